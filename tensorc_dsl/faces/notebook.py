@@ -18,7 +18,7 @@ from tensorc_dsl.faces.api import Kernel, Task, TaskFile, loads
 from tensorc_dsl.faces.api.kernel import describe
 from tensorc_dsl.faces.api.schedules import refusals
 from tensorc_dsl.faces.api.searching import Insight
-from tensorc_dsl.faces.report.page.markup import Markup, element, joined, lines
+from tensorc_dsl.faces.report.page import Markup, element, joined, lines
 from tensorc_dsl.faces.report.recorded import importance_caveat, percent
 from tensorc_dsl.faces.report.results import facts, verdict_line
 from tensorc_dsl.faces.report.terminal import say, show_diagnostics

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from tensorc_dsl.faces.api import Task, load, loads
-from tensorc_dsl.faces.report.page.sections import DrawPage, Figures, Side, Stage
+from tensorc_dsl.faces.report.page import DrawPage, Figures, Side, Stage
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.records.trial import Trial

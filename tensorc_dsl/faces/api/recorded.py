@@ -16,7 +16,7 @@ from tensorc_dsl.check.scope import CheckedFile
 from tensorc_dsl.check.spaces import literal_of
 from tensorc_dsl.faces.api.searching import too_few
 from tensorc_dsl.faces.api.tasks import Task
-from tensorc_dsl.faces.report.page.sections import DrawPage, Figures, Side, Stage
+from tensorc_dsl.faces.report.page import DrawPage, Figures, Side, Stage
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace, shown

@@ -15,7 +15,7 @@ from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
 from tensorc_dsl.faces.api.kernel import counted
 from tensorc_dsl.faces.api.schedules import TaskData
-from tensorc_dsl.faces.report.page.markup import fragment
+from tensorc_dsl.faces.report.page import fragment
 from tensorc_dsl.faces.report.progress import Standing, is_shown_live, show_progress
 from tensorc_dsl.faces.report.recorded import importance_caveat, percent
 from tensorc_dsl.ir.program import Program

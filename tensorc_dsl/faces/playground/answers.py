@@ -50,7 +50,7 @@ from tensorc_dsl.faces.playground.messages import (
     Shown,
     Step,
 )
-from tensorc_dsl.faces.report.page.sections import by_size
+from tensorc_dsl.faces.report.page import by_size
 from tensorc_dsl.interp.expand import Stand, Watched
 from tensorc_dsl.interp.space import Space, read_decision, task_space
 from tensorc_dsl.ir.print import format_program

@@ -53,7 +53,7 @@ def report(file: str, words: tuple[str, ...], threads: int | None, records: str 
     from tensorc_dsl.base.units import counted
     from tensorc_dsl.faces.api.recorded import figures
     from tensorc_dsl.faces.api.searching import recorded_trials
-    from tensorc_dsl.faces.report.page.sections import page
+    from tensorc_dsl.faces.report.page import page
     from tensorc_dsl.tuning.records.database import Database
 
     tasks = load(file, threads)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.faces.report.page.markup import Markup, element, embedded
+from tensorc_dsl.faces.report.page import Markup, element, embedded
 from tensorc_dsl.syntax.highlight.rules import ESCAPE, STRING_BEGIN, TEXTS, WORDS, Rule
 
 _HERE = Path(__file__).parent
