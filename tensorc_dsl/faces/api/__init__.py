@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from tensorc_dsl.faces.api.functions import tune_function
     from tensorc_dsl.faces.api.kernel import Drawn, Forecast, Given, Kernel, Known, Origin, Recorded
     from tensorc_dsl.faces.api.model_comparing import ModelComparison, OutputDifference, compare_model
-    from tensorc_dsl.faces.api.model_runtime import Runtime
     from tensorc_dsl.faces.api.model_timing import ModelGroup, ModelProfile, TimedCall, profile_model
     from tensorc_dsl.faces.api.model_tuning import ModelTuning, TunedTask, TunedWay, TuningDisplay, tune_model
-    from tensorc_dsl.faces.api.models import LoadedModel, from_torch, import_onnx, load_model
+    from tensorc_dsl.faces.api.models import LoadedModel, Runtime, from_torch, import_onnx, load_model
     from tensorc_dsl.faces.api.searching import Insight, NoValidCandidate, Plan, SearchResult, WrongSchedule
     from tensorc_dsl.faces.api.tasks import StrPath, Task, TaskFile, UnknownTask, load, loads
     from tensorc_dsl.faces.packages import Files
@@ -170,10 +169,9 @@ _NAMES = {
     "faces.api.functions": "tune_function",
     "faces.api.kernel": "Drawn Forecast Given Kernel Known Origin Recorded",
     "faces.api.model_comparing": "ModelComparison OutputDifference compare_model",
-    "faces.api.model_runtime": "Runtime",
     "faces.api.model_timing": "TimedCall ModelGroup ModelProfile profile_model",
     "faces.api.model_tuning": "TuningDisplay ModelTuning TunedTask TunedWay tune_model",
-    "faces.api.models": "LoadedModel from_torch import_onnx load_model",
+    "faces.api.models": "LoadedModel Runtime from_torch import_onnx load_model",
     "faces.api.searching": "Insight NoValidCandidate Plan SearchResult WrongSchedule",
     "faces.api.tasks": "StrPath Task TaskFile UnknownTask load loads",
     "faces.packages": "Files",

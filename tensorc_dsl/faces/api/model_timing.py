@@ -12,8 +12,7 @@ from typing import Any
 
 from tensorc_dsl.check.models import Call
 from tensorc_dsl.faces.api.kernel import Kernel
-from tensorc_dsl.faces.api.model_runtime import Runtime
-from tensorc_dsl.faces.api.models import LoadedModel
+from tensorc_dsl.faces.api.models import LoadedModel, Runtime
 from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.graph.graph import Array
 from tensorc_dsl.tuning.machine.roof import Rates, Roof, roof_of
