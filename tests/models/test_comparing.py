@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from onnx import TensorProto, helper
 
-from tensorc_dsl.faces.api import model_comparing
-from tensorc_dsl.faces.api.model_comparing import compare_model, quartiles_of
+from tensorc_dsl.faces.api import model_timing
+from tensorc_dsl.faces.api.model_timing import compare_model, quartiles_of
 from tensorc_dsl.faces.api.models import import_onnx, load_model
 from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.tuning.measure import in_context
@@ -23,7 +23,7 @@ from tensorc_dsl.tuning.measure import in_context
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(in_context, "PAUSE", 0.0)
-    monkeypatch.setattr(model_comparing, "SECONDS", 0.0)
+    monkeypatch.setattr(model_timing, "TURNS_SECONDS", 0.0)
     x, k = (helper.make_tensor_value_info(n, t, s) for n, t, s in (
         ("in put", TensorProto.FLOAT, [3, "N"]), ("k", TensorProto.FLOAT, []),
     ))  # fmt: skip
@@ -62,11 +62,11 @@ def test_another_value_is_a_difference_that_is_told_with_its_place() -> None:
 
 def test_numbers_in_one_only_are_unlike() -> None:
     made, wanted = np.array([1.0, np.nan, np.inf]), np.array([1.0, 2.0, np.inf])
-    found = model_comparing._difference("y", made, wanted)  # pyright: ignore[reportPrivateUsage]
+    found = model_timing._difference("y", made, wanted)  # pyright: ignore[reportPrivateUsage]
     assert (found.unlike, found.where, found.absolute) == (1, (1,), np.inf)
-    same = model_comparing._difference("y", wanted, wanted)  # pyright: ignore[reportPrivateUsage]
+    same = model_timing._difference("y", wanted, wanted)  # pyright: ignore[reportPrivateUsage]
     assert (same.unlike, same.absolute, same.relative) == (0, 0.0, 0.0)
-    none = model_comparing._difference("y", np.zeros((0, 2)), np.zeros((0, 2)))  # pyright: ignore[reportPrivateUsage]
+    none = model_timing._difference("y", np.zeros((0, 2)), np.zeros((0, 2)))  # pyright: ignore[reportPrivateUsage]
     assert none.where == () and none.absolute == 0.0
     assert quartiles_of((1.0, 2.0, 3.0, 4.0, 5.0)) == (2.0, 3.0, 4.0)
 

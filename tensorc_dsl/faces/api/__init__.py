@@ -26,8 +26,15 @@ if TYPE_CHECKING:
     from tensorc_dsl.check.scope import CheckedFile
     from tensorc_dsl.faces.api.functions import tune_function
     from tensorc_dsl.faces.api.kernel import Drawn, Forecast, Given, Kernel, Known, Origin, Recorded
-    from tensorc_dsl.faces.api.model_comparing import ModelComparison, OutputDifference, compare_model
-    from tensorc_dsl.faces.api.model_timing import ModelGroup, ModelProfile, TimedCall, profile_model
+    from tensorc_dsl.faces.api.model_timing import (
+        ModelComparison,
+        ModelGroup,
+        ModelProfile,
+        OutputDifference,
+        TimedCall,
+        compare_model,
+        profile_model,
+    )
     from tensorc_dsl.faces.api.model_tuning import ModelTuning, TunedTask, TunedWay, TuningDisplay, tune_model
     from tensorc_dsl.faces.api.models import LoadedModel, Runtime, from_torch, import_onnx, load_model
     from tensorc_dsl.faces.api.searching import Insight, NoValidCandidate, Plan, SearchResult, WrongSchedule
@@ -168,8 +175,8 @@ _NAMES = {
     "check.scope": "CheckedFile",
     "faces.api.functions": "tune_function",
     "faces.api.kernel": "Drawn Forecast Given Kernel Known Origin Recorded",
-    "faces.api.model_comparing": "ModelComparison OutputDifference compare_model",
-    "faces.api.model_timing": "TimedCall ModelGroup ModelProfile profile_model",
+    "faces.api.model_timing": "ModelComparison ModelGroup ModelProfile OutputDifference TimedCall compare_model"
+    " profile_model",
     "faces.api.model_tuning": "TuningDisplay ModelTuning TunedTask TunedWay tune_model",
     "faces.api.models": "LoadedModel Runtime from_torch import_onnx load_model",
     "faces.api.searching": "Insight NoValidCandidate Plan SearchResult WrongSchedule",

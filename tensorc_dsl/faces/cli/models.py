@@ -26,8 +26,7 @@ from tensorc_dsl.tuning.measure.outcome import Quantity
 
 if TYPE_CHECKING:
     from tensorc_dsl.faces.api import SearchOptions, events
-    from tensorc_dsl.faces.api.model_comparing import ModelComparison
-    from tensorc_dsl.faces.api.model_timing import ModelProfile
+    from tensorc_dsl.faces.api.model_timing import ModelComparison, ModelProfile
     from tensorc_dsl.faces.api.model_tuning import TunedTask, TunedWay
     from tensorc_dsl.faces.report.progress import Together
     from tensorc_dsl.tuning.cluster.pool import Pool
@@ -294,7 +293,7 @@ def profile_facts(found: ModelProfile) -> dict[str, Any]:
 
 def comparison_table(found: ModelComparison) -> str:
     """How far the outputs are from those of the other runtime, and both times."""
-    from tensorc_dsl.faces.api.model_comparing import quartiles_of
+    from tensorc_dsl.faces.api.model_timing import quartiles_of
 
     rows = [("output", "largest difference", "of the largest value", "at", "here", "there")]
     for d in found.differences:

@@ -65,7 +65,7 @@ def compare(
 
     Needs the package that runs the file: `pip install 'tensorc-dsl[compare]'` brings ONNX Runtime.
     """
-    from tensorc_dsl.faces.api.model_comparing import compare_model
+    from tensorc_dsl.faces.api.model_timing import compare_model
     from tensorc_dsl.faces.api.models import model_of
     from tensorc_dsl.faces.cli.models import comparison_facts, comparison_table
 
