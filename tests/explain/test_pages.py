@@ -50,7 +50,7 @@ from tensorc_dsl.tuning.measure import local
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records import database
 from tensorc_dsl.tuning.records.database import Database
-from tensorc_dsl.tuning.records.lines import written
+from tensorc_dsl.tuning.records.exchange import written
 from tensorc_dsl.tuning.records.shipped import shipped
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
 from tests.cluster.boards import fake_board

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.tuning.records.database import Database
-from tensorc_dsl.tuning.records.lines import MAX_LINE, Read, read, written
+from tensorc_dsl.tuning.records.exchange import MAX_LINE, Read, read, written
 from tensorc_dsl.tuning.records.schema import MAX_TEXT, to_row
 from tensorc_dsl.tuning.records.trial import Trial, subject
 from tests.programs import matmul

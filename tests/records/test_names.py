@@ -29,7 +29,7 @@ from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.tuning.records.database import Database
-from tensorc_dsl.tuning.records.lines import read
+from tensorc_dsl.tuning.records.exchange import read
 from tensorc_dsl.tuning.records.names import trace_for
 from tensorc_dsl.tuning.records.trial import Trial, program_key, subject, target_key
 from tests.compute.random_computes import random_compute

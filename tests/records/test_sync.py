@@ -9,7 +9,7 @@ import pytest
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.tuning.records.database import Database
-from tensorc_dsl.tuning.records.sync import Place, identity, sync
+from tensorc_dsl.tuning.records.exchange import Place, identity, sync
 from tensorc_dsl.tuning.records.trial import Subject, Trial, digest, facts_text
 
 FACTS = facts_text({"cores": 1, "machine": "node7"})

@@ -155,7 +155,7 @@ def export(output: str | None, task: str | None, records: str | None) -> None:
     """Print the records as JSON Lines, which `db import` takes; docs/records.md describes their fields."""
     from tensorc_dsl.base.outputs import Output
     from tensorc_dsl.tuning.records.database import Database
-    from tensorc_dsl.tuning.records.lines import written
+    from tensorc_dsl.tuning.records.exchange import written
 
     with Database.required(_path(records)) as database:
         groups = _grouped(database, task)
@@ -176,15 +176,15 @@ def import_(files: tuple[str, ...], records: str | None) -> None:
 
     Each line is checked; a line that is no valid record is skipped with a warning.
     """
-    from tensorc_dsl.tuning.records import errors, lines
+    from tensorc_dsl.tuning.records import errors, exchange
     from tensorc_dsl.tuning.records.database import Database
 
-    found: list[tuple[str, lines.Read]] = []
+    found: list[tuple[str, exchange.Read]] = []
     for file in files:
         with _opened(file) as source:
-            read = lines.read(source)
+            read = exchange.read(source)
         if read.newer is not None:
-            raise errors.newer_schema(Path(file), read.newer, lines.SCHEMA_VERSION)
+            raise errors.newer_schema(Path(file), read.newer, exchange.SCHEMA_VERSION)
         if read.passed and not (read.trials or read.subjects):
             raise errors.records_not_exported(file, f"line {read.passed[0].row}: {read.passed[0].why}")
         found.append((file, read))
@@ -209,7 +209,7 @@ def sync(url: str, records: str | None) -> None:
     from tensorc_dsl.base.units import counted
     from tensorc_dsl.tuning.cluster.access import require_dask
     from tensorc_dsl.tuning.records.database import Database
-    from tensorc_dsl.tuning.records.sync import sync as synced
+    from tensorc_dsl.tuning.records.exchange import sync as synced
 
     require_dask()
     with Database.open(_path(records)) as database:
