@@ -12,8 +12,7 @@ import pytest
 import tensorc_dsl
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.tuning.machine import baseline
-from tensorc_dsl.tuning.machine.baseline import fastest, has_numpy, numpy_seconds, right_calls
-from tensorc_dsl.tuning.machine.numpy_text import numpy_texts
+from tensorc_dsl.tuning.machine.baseline import fastest, has_numpy, numpy_seconds, numpy_texts, right_calls
 from tests import programs
 from tests.compute.texts import build
 
