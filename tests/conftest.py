@@ -27,7 +27,7 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.reference.work import sizing
-from tensorc_dsl.tuning.insight import posterior, study
+from tensorc_dsl.tuning import insight
 from tensorc_dsl.tuning.machine import baseline, roof
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.measure.local import LocalRunner
@@ -203,10 +203,10 @@ def few_points_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Studies of records look at few points, whose expansions take most of their time: for tests that say what is printed of
     a study. `tests/insight` has the values.
     """
-    monkeypatch.setattr(posterior, "STEPS", 120)
-    monkeypatch.setattr(study, "DRAWN", 8)
-    monkeypatch.setattr(study, "MOST", 24)
-    monkeypatch.setattr(study, "PRIOR", 256)
+    monkeypatch.setattr(insight, "STEPS", 120)
+    monkeypatch.setattr(insight, "DRAWN", 8)
+    monkeypatch.setattr(insight, "HELD", 24)
+    monkeypatch.setattr(insight, "PRIOR", 256)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from tensorc_dsl.faces.api import Task
 from tensorc_dsl.faces.cli.main import main
-from tensorc_dsl.tuning.insight.study import meant, searches
+from tensorc_dsl.tuning.insight import meant, searches
 from tensorc_dsl.tuning.records.database import Database
 from tests.page.known import searched, task_in
 

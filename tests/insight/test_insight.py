@@ -14,8 +14,19 @@ from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.draws.choices import Branch, Categorical
 from tensorc_dsl.schedule.trace.draws.tiles import PerfectTile
 from tensorc_dsl.schedule.trace.trace import Draw, Trace
-from tensorc_dsl.tuning.insight.posterior import Importance, Learnt, importance, pins, posterior, slices
-from tensorc_dsl.tuning.insight.study import Structures, Study, TooFew, decisions_of, study
+from tensorc_dsl.tuning.insight import (
+    Importance,
+    Learnt,
+    Structures,
+    Study,
+    TooFew,
+    decisions_of,
+    importance,
+    pins,
+    posterior,
+    slices,
+    study,
+)
 from tests.insight.known import trial_of, trials_of
 from tests.search.landscape import DOES_NOT_FIT, TileSpace, make_trace, seconds
 

@@ -16,7 +16,7 @@ from tensorc_dsl.schedule.trace.draws.choices import Branch, Categorical
 from tensorc_dsl.schedule.trace.draws.tiles import PerfectTile
 from tensorc_dsl.syntax.fmt import format_text
 from tensorc_dsl.syntax.parse import parse
-from tensorc_dsl.tuning.insight.posterior import Learnt, Value
+from tensorc_dsl.tuning.insight import Learnt, Value
 from tests.syntax.trees import format_file
 
 FILE = """\

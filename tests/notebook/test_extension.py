@@ -15,7 +15,7 @@ from tensorc_dsl.faces.api import Kernel, Task, TaskFile
 from tensorc_dsl.faces.api.searching import Insight
 from tensorc_dsl.faces.notebook import SHOWN_LINES, kernel_html, notebook_markup
 from tensorc_dsl.schedule.trace.trace import Trace
-from tensorc_dsl.tuning.insight.posterior import Importance, Learnt, Value
+from tensorc_dsl.tuning.insight import Importance, Learnt, Value
 from tests.docs.pages import fences
 from tests.editors.oracle import ROOT
 from tests.page.test_page import Parts

@@ -15,7 +15,7 @@ import pytest
 from tensorc_dsl.base.visible import visible_line
 from tensorc_dsl.faces.api import Task
 from tensorc_dsl.faces.report.page import DrawPage, Figures, Side, Stage, page
-from tensorc_dsl.tuning.insight.study import Study, study
+from tensorc_dsl.tuning.insight import Study, study
 from tensorc_dsl.tuning.records.trial import Trial
 from tests.page import browser
 from tests.page.known import figures_of, searched, task_in

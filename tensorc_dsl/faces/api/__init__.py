@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tensorc_dsl.syntax.tree import TaskDef
     from tensorc_dsl.tuning.cluster.pool import Pool, connect
     from tensorc_dsl.tuning.cluster.ssh import Board
-    from tensorc_dsl.tuning.insight.posterior import Importance, Learnt, Pin, Value
+    from tensorc_dsl.tuning.insight import Importance, Learnt, Pin, Value
     from tensorc_dsl.tuning.machine.roof import Roof
     from tensorc_dsl.tuning.measure.emulation import Emulated
     from tensorc_dsl.tuning.measure.outcome import MachineChange, Outcome, Status
@@ -195,7 +195,7 @@ _NAMES = {
     "syntax.tree": "TaskDef",
     "tuning.cluster.pool": "Pool connect",
     "tuning.cluster.ssh": "Board",
-    "tuning.insight.posterior": "Importance Learnt Pin Value",
+    "tuning.insight": "Importance Learnt Pin Value",
     "tuning.machine.roof": "Roof",
     "tuning.measure.emulation": "Emulated",
     "tuning.measure.outcome": "MachineChange Outcome Status",

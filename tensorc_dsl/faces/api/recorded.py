@@ -22,8 +22,7 @@ from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace, shown
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.fmt import format_text
-from tensorc_dsl.tuning.insight.posterior import Learnt
-from tensorc_dsl.tuning.insight.study import TooFew, study
+from tensorc_dsl.tuning.insight import Learnt, TooFew, study
 from tensorc_dsl.tuning.machine.roof import Roof, roof_of
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records.database import Database

@@ -27,8 +27,19 @@ from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tensorc_dsl.tuning.cluster.ssh import Board
-from tensorc_dsl.tuning.insight.posterior import Importance, Learnt, Pin, importance, pins, posterior
-from tensorc_dsl.tuning.insight.study import FEWEST, Study, TooFew, decisions_of, study
+from tensorc_dsl.tuning.insight import (
+    FEWEST,
+    Importance,
+    Learnt,
+    Pin,
+    Study,
+    TooFew,
+    decisions_of,
+    importance,
+    pins,
+    posterior,
+    study,
+)
 from tensorc_dsl.tuning.machine.roof import GLANCE, MEASURING, PATIENCE, Roof, roof_of, unmeasured
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.measure.outcome import Outcome

@@ -345,7 +345,7 @@ class Prior:
         """The names of the tasks whose priors are in the file; standard error reports missing ones."""
         from tensorc_dsl.faces.api.recorded import Lesson, plain, with_priors
         from tensorc_dsl.faces.api.searching import recorded_trials, studied
-        from tensorc_dsl.tuning.insight.posterior import posterior
+        from tensorc_dsl.tuning.insight import posterior
         from tensorc_dsl.tuning.records.database import Database
 
         lessons: list[Lesson] = []

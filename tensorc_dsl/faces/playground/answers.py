@@ -57,7 +57,7 @@ from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.schedule.step import ScheduleRefusal, refusal_diagnostic
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
 from tensorc_dsl.schedule.trace.trace import Draw, preferring, prior, shown
-from tensorc_dsl.tuning.insight.posterior import nearest
+from tensorc_dsl.tuning.insight import nearest
 from tensorc_dsl.tuning.machine.host import host_target
 
 # What is wrong in the page's text, with its repairs, in the page's own words.

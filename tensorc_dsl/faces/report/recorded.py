@@ -13,8 +13,7 @@ from tensorc_dsl.base import units
 from tensorc_dsl.base.visible import visible_line
 from tensorc_dsl.faces.report.terminal import terminal_width
 from tensorc_dsl.schedule.trace.trace import shown
-from tensorc_dsl.tuning.insight.posterior import NEAR, Importance, Pin
-from tensorc_dsl.tuning.insight.study import Study, decisions_of
+from tensorc_dsl.tuning.insight import NEAR, Importance, Pin, Study, decisions_of
 from tensorc_dsl.tuning.records.database import Group
 from tensorc_dsl.tuning.records.trial import Trial, encode_decisions
 

@@ -33,8 +33,8 @@ def importance(file: str, task: str | None, threads: int | None, records: str | 
     from tensorc_dsl.base.units import counted
     from tensorc_dsl.faces.api.searching import recorded_trials, studied
     from tensorc_dsl.faces.report.recorded import importance_facts, importance_text
-    from tensorc_dsl.tuning.insight.posterior import importance as importances
-    from tensorc_dsl.tuning.insight.posterior import pins, posterior
+    from tensorc_dsl.tuning.insight import importance as importances
+    from tensorc_dsl.tuning.insight import pins, posterior
     from tensorc_dsl.tuning.records.database import Database
 
     found = load_task(file, task, threads)

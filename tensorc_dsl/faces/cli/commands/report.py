@@ -14,7 +14,7 @@ from tensorc_dsl.faces.report.terminal import begin, say, show_diagnostics
 
 if TYPE_CHECKING:
     from tensorc_dsl.faces.api import Task
-    from tensorc_dsl.tuning.insight.study import Search
+    from tensorc_dsl.tuning.insight import Search
     from tensorc_dsl.tuning.records.trial import Trial
 
 MOST = 2
@@ -89,7 +89,7 @@ def _parted(tasks: Collection[str], file: str, words: tuple[str, ...]) -> tuple[
 def _side(task: Task, word: str, trials: Sequence[Trial]) -> tuple[str, Sequence[Trial]]:
     """The trials that a word means. Raises TschedError (E0713, E0714) if there are none."""
     from tensorc_dsl.faces.api.searching import recorded_trials
-    from tensorc_dsl.tuning.insight.study import meant, searches
+    from tensorc_dsl.tuning.insight import meant, searches
     from tensorc_dsl.tuning.records.database import Database
 
     if Path(word).is_file():

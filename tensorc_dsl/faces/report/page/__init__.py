@@ -25,20 +25,22 @@ from tensorc_dsl.faces.report.recorded import REASONS, date, importance_caveat, 
 from tensorc_dsl.faces.report.results import tally
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace, shown
-from tensorc_dsl.tuning.insight.posterior import (
+from tensorc_dsl.tuning.insight import (
     NEAR,
     Importance,
     Learnt,
     Pin,
     Slice,
     Step,
+    Study,
     Value,
     importance,
     pins,
     posterior,
     slices,
+    told_by,
+    value_key,
 )
-from tensorc_dsl.tuning.insight.study import Study, told_by, value_key
 from tensorc_dsl.tuning.machine.roof import Roof
 from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.records.database import Kept, rank
