@@ -18,8 +18,7 @@ import numpy as np
 
 from bench.search.tables import FOLDER, Array, Table, read_all
 from tensorc_dsl.processes.machine import one_blas_thread
-from tensorc_dsl.tuning.search.model import Memory, Model
-from tensorc_dsl.tuning.search.trees import Forest
+from tensorc_dsl.tuning.search.model import Forest, Memory, Model
 
 AFTER = (64, 160)
 """So many rows of the task are known."""

@@ -26,8 +26,7 @@ from tensorc_dsl.tuning.records.database import Kept, rank
 from tensorc_dsl.tuning.records.trial import COMPARED, Trial
 from tensorc_dsl.tuning.search.expansion import SpaceLike, stream
 from tensorc_dsl.tuning.search.gp import Array
-from tensorc_dsl.tuning.search.model import Layout, Memory, Model
-from tensorc_dsl.tuning.search.trees import Forest
+from tensorc_dsl.tuning.search.model import Forest, Layout, Memory, Model
 
 # Points of a space, draws with decisions, without an expansion for each.
 #

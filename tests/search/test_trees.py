@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorc_dsl.tuning.search.trees import BINS, Forest
+from tensorc_dsl.tuning.search.model import BINS, Forest
 
 
 def test_steps_and_products_are_fitted() -> None:

@@ -12,9 +12,8 @@ from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
 from tensorc_dsl.schedule.trace.trace import Draw, Trace
 from tensorc_dsl.tuning.search.gp import Array
-from tensorc_dsl.tuning.search.model import Layout
+from tensorc_dsl.tuning.search.model import Forest, Layout
 from tensorc_dsl.tuning.search.space import Explorer
-from tensorc_dsl.tuning.search.trees import Forest
 
 # Generates thousands of candidates by recombining draws of known traces, ranked by their features without expansion.
 #

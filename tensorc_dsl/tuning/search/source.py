@@ -31,8 +31,8 @@ from tensorc_dsl.tuning.records.database import Asked, Measured, Teaches
 from tensorc_dsl.tuning.records.trial import Machine, subject, target_key
 from tensorc_dsl.tuning.search.expansion import Expander, alike, is_told, meaning_of
 from tensorc_dsl.tuning.search.gp import Array
+from tensorc_dsl.tuning.search.model import Forest
 from tensorc_dsl.tuning.search.space import Explorer, candidate_key
-from tensorc_dsl.tuning.search.trees import Forest
 
 SLOW = 3.0
 """A program e^3 times as slow as its task's best counts as that slow."""
