@@ -15,7 +15,7 @@ import tensorc_dsl
 from tensorc_dsl import tune_function
 from tensorc_dsl.faces.api import functions
 from tensorc_dsl.faces.api.functions import listed_space
-from tensorc_dsl.tuning.search import assignments, survey
+from tensorc_dsl.tuning.search import assignments
 from tensorc_dsl.tuning.search.assignments import Assignments, ListedExplorer
 from tensorc_dsl.tuning.search.gp import Hyper, Posterior, Sweep
 from tensorc_dsl.tuning.search.strategy import strategies
@@ -326,7 +326,7 @@ def test_all_of_a_sampled_space_is_tried_in_the_end(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_space_of_more_rows_than_are_judged_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey, "JUDGED", 12)
+    monkeypatch.setattr(assignments, "JUDGED", 12)
     result = tune_function(seconds, SPACE, trials=100)
     assert len(asked(result)) == 40
     assert result.best == {"block": 64, "unroll": 4, "pad": False}

@@ -1,6 +1,6 @@
 """Searches of a user's own function: what it is called with is chosen by a strategy, and what it returns is a time.
 
-The assignments of its space are listed, so a strategy judges all of them (`assignments`, `survey`). Trials are kept as JSON
+The assignments of its space are listed, so a strategy judges all of them (`assignments`). Trials are kept as JSON
 Lines, from which a search goes on.
 """
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, spread_of
-from tensorc_dsl.tuning.search.assignments import ListedExplorer
+from tensorc_dsl.tuning.search.assignments import ListedExplorer, Survey
 from tensorc_dsl.tuning.search.expansion import alike
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.model import Memory, Model, noise_of
@@ -26,7 +26,6 @@ from tensorc_dsl.tuning.search.offspring import Candidate, Reserve, parents_of
 from tensorc_dsl.tuning.search.source import Source
 from tensorc_dsl.tuning.search.space import neighbours
 from tensorc_dsl.tuning.search.strategy import FEW, Factory, Prediction, Regret, Setting, regret_of
-from tensorc_dsl.tuning.search.survey import Survey
 
 KAPPAS = (0.0, 0.25, 0.0, 0.5, 1.0)
 """The portfolio: how many deviations of optimism each pick adds to the mean, in turn."""
