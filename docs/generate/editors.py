@@ -13,8 +13,7 @@ from typing import Any
 from docs.generate.library import SUMS, sums
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.kinds import PARAM_TYPES
-from tensorc_dsl.elaborate.names import FUNCTIONS
-from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS
+from tensorc_dsl.elaborate.names import ARG_REDUCERS, FUNCTIONS, REDUCERS
 from tensorc_dsl.ir.annotations import ASYNC, ORDER, ROLES, STAGES, STREAM
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.program import INTRINSIC, MAX_STEP

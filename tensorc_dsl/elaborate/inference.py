@@ -7,9 +7,8 @@ from typing import NoReturn
 
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment
-from tensorc_dsl.elaborate.names import inside
+from tensorc_dsl.elaborate.names import ARG_REDUCERS, inside
 from tensorc_dsl.elaborate.problems import Invalid
-from tensorc_dsl.elaborate.reducers import ARG_REDUCERS
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F32, I32, I64, INDEX, U64, DType, largest_finite, limits
 from tensorc_dsl.ir.maths import CONDITIONS, Takes

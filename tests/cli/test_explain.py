@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 
 from docs.generate.errors import raised
 from tensorc_dsl.check.vocabulary import FUNCTIONS
-from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS
+from tensorc_dsl.elaborate.names import ARG_REDUCERS, REDUCERS
 from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.faces.report.entries import entries, names
 from tensorc_dsl.ir.maths import MATHS

@@ -14,7 +14,7 @@ from tensorc_dsl.base.resources import glossary, stdlib_root
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.kinds import LIST, STR, Base, Kind, ListOf, Rule, Signature, show
-from tensorc_dsl.elaborate.reducers import ARG_REDUCERS, REDUCERS, Reducer
+from tensorc_dsl.elaborate.names import ARG_REDUCERS, REDUCERS, Reducer
 from tensorc_dsl.ir.dtypes import BOOL, F32, I32, DType
 from tensorc_dsl.ir.expr import Const
 from tensorc_dsl.ir.maths import MATHS
