@@ -31,10 +31,10 @@ from tensorc_dsl.elaborate.calls import (
     renamed,
     stage_call,
 )
+from tensorc_dsl.elaborate.inference import infer_ranges
 from tensorc_dsl.elaborate.names import Library, Reducer, StageNames, check_names, inside
 from tensorc_dsl.elaborate.problems import ASSUMED as WRONG_ASSUMPTION
 from tensorc_dsl.elaborate.problems import Invalid, each
-from tensorc_dsl.elaborate.ranges import infer_ranges
 from tensorc_dsl.elaborate.stages import Computed, StageBuilder
 from tensorc_dsl.elaborate.values import GuardedLoad
 from tensorc_dsl.elaborate.views import BOTH, NOT_INTO_A_VIEW, argument_of, coverage, require_linear, without_views

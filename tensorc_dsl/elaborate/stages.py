@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from tensorc_dsl.base.diagnostic import Diagnostic, Problem
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment
-from tensorc_dsl.elaborate.inference import Extents
+from tensorc_dsl.elaborate.inference import Extents, Ranges
 from tensorc_dsl.elaborate.names import ARG_REDUCERS, REDUCERS, Definitions, Reducer, flat, position_type
 from tensorc_dsl.elaborate.problems import Invalid, each
-from tensorc_dsl.elaborate.ranges import Ranges
 from tensorc_dsl.elaborate.user_reducers import user_reducer
 from tensorc_dsl.elaborate.values import GuardedLoad, ValueBuilder
 from tensorc_dsl.ir import expr as ir
