@@ -68,13 +68,13 @@ from tensorc_dsl.reference.evaluate import (
     best_of,
     bind_inputs,
     matches,
+    parts_of,
     placed,
     run_nest,
     shape_of,
     unscheduled_nests,
 )
 from tensorc_dsl.reference.maths import NUMERICS, Point, steps
-from tensorc_dsl.reference.parts import parts_of
 from tensorc_dsl.reference.values import Alive, Box, alive_steps, cast, reference_arithmetic, reference_bits_as
 
 # The errors of single operations that come from those of their operands, to first order, for `tolerance`.

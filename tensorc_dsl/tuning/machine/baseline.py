@@ -68,9 +68,8 @@ from tensorc_dsl.processes.protocol import (
     library_threads,
 )
 from tensorc_dsl.proof.sets.simplify import bounds, simplify
-from tensorc_dsl.reference.evaluate import shape_of, unscheduled_blocks
+from tensorc_dsl.reference.evaluate import parts_of, shape_of, unscheduled_blocks
 from tensorc_dsl.reference.inputs import make_inputs
-from tensorc_dsl.reference.parts import parts_of
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.reference.values import Box, EvaluateError, Form, form
 from tensorc_dsl.reference.work import sizing
