@@ -32,7 +32,7 @@ from bench.gpu_torch import COMPUTES, MOST_APART, PEERS, tensors_of
 from tensorc_dsl.backend.cuda.compiled import CudaKernel
 from tensorc_dsl.backend.cuda.model.cycles import BOUNDS, LAUNCH, estimates
 from tensorc_dsl.backend.cuda.runtime.driver import time_launches
-from tensorc_dsl.backend.find import require_backend
+from tensorc_dsl.backend.protocol import require_backend
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api import Task, loads

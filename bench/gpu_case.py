@@ -13,8 +13,7 @@ import numpy as np
 
 from tensorc_dsl.backend.cuda.runtime.driver import Device, Missing, find
 from tensorc_dsl.backend.cuda.runtime.kernel import Image, unpack
-from tensorc_dsl.backend.find import require_backend
-from tensorc_dsl.backend.protocol import Code, CompiledKernel, LoadedKernel
+from tensorc_dsl.backend.protocol import Code, CompiledKernel, LoadedKernel, require_backend
 from tensorc_dsl.base.units import counted
 from tensorc_dsl.faces.api import Task, loads
 from tensorc_dsl.ir.arrays import Array, stored_dtype

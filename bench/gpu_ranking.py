@@ -34,7 +34,7 @@ from bench.ptx_walk import LINE, SECTOR, Kernel, Walked, kernels_of, walk
 from bench.ptxas import COMPUTES
 from tensorc_dsl.backend.cuda.compiled import CudaKernel, tool
 from tensorc_dsl.backend.cuda.runtime.kernel import unpack
-from tensorc_dsl.backend.find import require_backend
+from tensorc_dsl.backend.protocol import require_backend
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.faces.api import Task, loads
 from tensorc_dsl.ir.sizes import evaluate_size

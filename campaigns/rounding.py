@@ -22,8 +22,7 @@ import numpy as np
 from campaigns.judge import isolated
 from campaigns.random_programs import computes
 from campaigns.random_steps import NothingToName, random_step
-from tensorc_dsl.backend.find import require_backend
-from tensorc_dsl.backend.protocol import LoadedKernel
+from tensorc_dsl.backend.protocol import LoadedKernel, require_backend
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype
 from tensorc_dsl.ir.node import replace

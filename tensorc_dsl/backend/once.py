@@ -8,8 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, cast
 
-from tensorc_dsl.backend.find import backend_of, native
-from tensorc_dsl.backend.protocol import Backend, LoweredKernel
+from tensorc_dsl.backend.protocol import Backend, LoweredKernel, backend_of, native
 from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target

@@ -1,4 +1,4 @@
-"""The protocol of a backend, which turns programs for one kind of target into kernels that run.
+"""The protocol of a backend, which turns programs for one kind of target into kernels that run; and how one is found.
 
 A backend is a folder of `tensorc_dsl/backend/`, or of a package that declares the entry point `tensorc_dsl.backends`. Its
 name is the kind of its targets, and `BACKEND` in its module `backend` is the object with these methods.
@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.extensions import BACKENDS
 from tensorc_dsl.graph.arena import Arrangement
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
@@ -393,3 +396,45 @@ class ModelBackend(Protocol):
         Raises TschedError if its name is not allowed, CompileError and OutOfMemory.
         """
         ...
+
+
+@problem(
+    "E0910",
+    "no code can be made for targets of kind `{kind}`, so `{task}` cannot be compiled, run or measured for this one",
+    help="look at what its space draws: `show --stage ir --scheduled`, `sample`, `verify`; or take a target of kind {known}",
+)
+def NO_CODE(*, kind: str, task: str, known: str) -> None: ...
+@problem(
+    "E0910",
+    "models do not run on targets of kind `{kind}`, so `{model}` cannot be compiled or run for this one",
+    help="run the model on this machine's CPU: leave out `--target`",
+)
+def NO_MODELS(*, kind: str, model: str) -> None: ...
+
+
+@cache
+def backend_of(kind: str) -> Backend | None:
+    """The backend for targets of that kind; None if there is none. Raises TschedError (E0930) if it cannot be loaded."""
+    return BACKENDS.load(kind)
+
+
+def require_backend(kind: str, task: str) -> Backend:
+    """As `backend_of`. Raises TschedError (E0910) if there is no backend."""
+    found = backend_of(kind)
+    if found is None:
+        known = " or ".join(f"`{name}`" for name in BACKENDS.names())
+        raise TschedError(NO_CODE(None, kind=kind, task=task, known=known))
+    return found
+
+
+def require_models(kind: str, model: str) -> ModelBackend:
+    """The backend on whose targets the model runs. Raises TschedError (E0910) if models do not run on targets of the kind."""
+    found = require_backend(kind, model)
+    if not isinstance(found, ModelBackend):
+        raise TschedError(NO_MODELS(None, kind=kind, model=model))
+    return found
+
+
+def native() -> Backend:
+    """The backend for the current CPU."""
+    return require_backend(Target().kind, "the machine")

@@ -26,7 +26,7 @@ import filelock
 import pytest
 
 from docs.generate.errors import raised
-from tensorc_dsl.backend import find
+from tensorc_dsl.backend import protocol
 from tensorc_dsl.backend.cuda import compiled
 from tensorc_dsl.backend.once import Lowered
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, render
@@ -323,7 +323,7 @@ def taken_port() -> Iterator[None]:
 @contextmanager
 def no_backend() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(find, "backend_of", lambda kind: None if kind == "cuda" else BACKENDS.load(kind))
+        patch.setattr(protocol, "backend_of", lambda kind: None if kind == "cuda" else BACKENDS.load(kind))
         yield
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorc_dsl.backend.find import native
-from tensorc_dsl.backend.protocol import LoadedKernel
+from tensorc_dsl.backend.protocol import LoadedKernel, native
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
 from tensorc_dsl.faces.api import TaskFile

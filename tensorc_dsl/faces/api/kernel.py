@@ -12,7 +12,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, assert_never
 
-from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowered_once, lowering_for
 from tensorc_dsl.backend.protocol import (
     Backend,
@@ -22,6 +21,7 @@ from tensorc_dsl.backend.protocol import (
     LoadedKernel,
     LoweredKernel,
     Registers,
+    require_backend,
 )
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorc_dsl.backend.find import require_models
-from tensorc_dsl.backend.protocol import CompileError, Form, KernelLibrary, LoadedCalls, ModelCalls
+from tensorc_dsl.backend.protocol import CompileError, Form, KernelLibrary, LoadedCalls, ModelCalls, require_models
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.base.outputs import Output

@@ -11,9 +11,15 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowering_for
-from tensorc_dsl.backend.protocol import Backend, CompiledKernel, KernelLibrary, LoweredKernel, Registers
+from tensorc_dsl.backend.protocol import (
+    Backend,
+    CompiledKernel,
+    KernelLibrary,
+    LoweredKernel,
+    Registers,
+    require_backend,
+)
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, render
 from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.base.source import Source

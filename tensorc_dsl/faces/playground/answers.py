@@ -13,7 +13,7 @@ import numpy as np
 from lsprotocol import types as lsp
 from markdown_it import MarkdownIt
 
-from tensorc_dsl.backend.find import backend_of
+from tensorc_dsl.backend.protocol import backend_of
 from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.faces.api.kernel import compiled, lowered_text, require_generator, viewed

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Self
 
-from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowered_once
+from tensorc_dsl.backend.protocol import require_backend
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program

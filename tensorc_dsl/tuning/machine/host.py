@@ -7,7 +7,7 @@ from functools import cache
 from operator import index
 from pathlib import Path
 
-from tensorc_dsl.backend.find import backend_of, native
+from tensorc_dsl.backend.protocol import backend_of, native
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.machine import usable_cores
 

@@ -9,9 +9,8 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from tensorc_dsl.backend.find import require_backend
 from tensorc_dsl.backend.once import lowered_once, lowering_for
-from tensorc_dsl.backend.protocol import Backend
+from tensorc_dsl.backend.protocol import Backend, require_backend
 from tensorc_dsl.base import units
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import Sizes, bind

@@ -14,9 +14,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorc_dsl.backend.find import native, require_backend
 from tensorc_dsl.backend.once import Packed
-from tensorc_dsl.backend.protocol import Backend, Code, CompileError, KernelFault, LoadedKernel, Turning
+from tensorc_dsl.backend.protocol import (
+    Backend,
+    Code,
+    CompileError,
+    KernelFault,
+    LoadedKernel,
+    Turning,
+    native,
+    require_backend,
+)
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import stored_dtype

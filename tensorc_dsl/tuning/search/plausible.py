@@ -27,7 +27,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tensorc_dsl.backend.find import require_backend
+from tensorc_dsl.backend.protocol import require_backend
 from tensorc_dsl.base import units
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target

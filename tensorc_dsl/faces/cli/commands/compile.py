@@ -104,7 +104,7 @@ def compile(  # noqa: A001 (a command is called as it is typed)
     if (model := chosen_model(tasks.checked, task)) is not None:
         if replayed is not None:
             raise click.UsageError("`--replay` is for tasks")
-        from tensorc_dsl.backend.find import require_backend
+        from tensorc_dsl.backend.protocol import require_backend
         from tensorc_dsl.faces.api.models import model_of
         from tensorc_dsl.interp.space import read_decision
 
