@@ -12,8 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tensorc_dsl.backend.llvm.ahead.library import Library
-from tensorc_dsl.backend.llvm.ahead.runner import counts, sources
+from tensorc_dsl.backend.llvm.ahead.library import Library, runner_counts, runner_sources
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.faces.api import Task
@@ -145,9 +144,9 @@ def faulty(task: Task, fault: str, folder: Path) -> Built:
     """A program for the task `sums` whose kernel has a fault; it is linked as those of searches are."""
     library = task.library(task.sample(0))
     assert isinstance(library, Library)
-    files = {name: text.encode() for name, text in sources(library.interface, task.target, 1).items()}
+    files = {name: text.encode() for name, text in runner_sources(library.interface, task.target, 1).items()}
     files |= {"sums.h": library.make("header"), "kernel.c": KERNEL.replace("FAULT", FAULTS[fault]).encode()}
-    files["counts.o"] = Machine(task.target).object_code(counts(library.interface))
+    files["counts.o"] = Machine(task.target).object_code(runner_counts(library.interface))
     for name, data in files.items():
         (folder / name).write_bytes(data)
     names = [n for n in files if not n.endswith(".h")]

@@ -10,8 +10,14 @@ import numpy as np
 
 from tensorc_dsl.backend.llvm.ahead.cpu import required_features
 from tensorc_dsl.backend.llvm.ahead.interface import require_free
-from tensorc_dsl.backend.llvm.ahead.library import FORMS, Library, make_library
-from tensorc_dsl.backend.llvm.ahead.model_library import MODEL_FORMS, ModelLibrary, make_model_library
+from tensorc_dsl.backend.llvm.ahead.library import (
+    FORMS,
+    MODEL_FORMS,
+    Library,
+    ModelLibrary,
+    make_library,
+    make_model_library,
+)
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled, compile_kernel
 from tensorc_dsl.backend.llvm.codegen.machine import (
     host_lacks,
