@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorc_dsl.backend.llvm.codegen.prefetches import fetch_ahead, lines_ahead
-from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
+from tensorc_dsl.backend.llvm.lower.passes import fetch_ahead, lines_ahead, lower_cpu
 from tensorc_dsl.ir.expr import constant, index, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.lower.flat import Loop, inside
