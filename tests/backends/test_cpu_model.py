@@ -12,9 +12,18 @@ import tensorc_dsl
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.model import machine as model
 from tensorc_dsl.backend.llvm.model.counts import counted
-from tensorc_dsl.backend.llvm.model.cycles import BOUNDS, Cost, costs, costs_on, cycles, workers
-from tensorc_dsl.backend.llvm.model.explain import explained, reached
-from tensorc_dsl.backend.llvm.model.features import COLUMNS, features
+from tensorc_dsl.backend.llvm.model.cycles import (
+    BOUNDS,
+    COLUMNS,
+    Cost,
+    costs,
+    costs_on,
+    cycles,
+    explained,
+    features,
+    reached,
+    workers,
+)
 from tensorc_dsl.backend.llvm.model.machine import Machine, forget
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api.schedules import sample

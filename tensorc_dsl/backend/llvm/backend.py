@@ -29,9 +29,7 @@ from tensorc_dsl.backend.llvm.codegen.machine import (
     with_cpu,
 )
 from tensorc_dsl.backend.llvm.lower.passes import PASSES
-from tensorc_dsl.backend.llvm.model.cycles import cycles, workers
-from tensorc_dsl.backend.llvm.model.explain import explained, lost
-from tensorc_dsl.backend.llvm.model.features import COLUMNS, features
+from tensorc_dsl.backend.llvm.model.cycles import COLUMNS, cycles, explained, features, lost, workers
 from tensorc_dsl.backend.llvm.model.machine import facts, machine_of, measured
 from tensorc_dsl.backend.llvm.runtime.call_table import CallTable
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
