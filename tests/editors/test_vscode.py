@@ -15,7 +15,7 @@ import pytest
 
 from docs.generate.textmate import scope
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.faces.lsp.semantic_tokens import LEGEND
+from tensorc_dsl.faces.lsp.structure import LEGEND
 from tensorc_dsl.syntax.highlight.rules import Class
 from tensorc_dsl.syntax.parse import parse
 from tests.editors.oracle import CORPUS, LIBRARY, ROOT, Word, words

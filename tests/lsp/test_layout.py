@@ -11,8 +11,7 @@ from lsprotocol import types as lsp
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.faces.lsp.semantic_tokens import MODIFIERS, TYPES
-from tensorc_dsl.faces.lsp.structure import formatting
+from tensorc_dsl.faces.lsp.structure import MODIFIERS, TYPES, formatting
 from tensorc_dsl.syntax.fmt import format_text
 from tensorc_dsl.syntax.parse import Text as ReadText
 from tensorc_dsl.syntax.parse import read

@@ -24,8 +24,17 @@ from tensorc_dsl.faces.lsp.findings import diagnostics, quick_fixes, refusal_dia
 from tensorc_dsl.faces.lsp.navigation import FILTERS, definition, highlights, moves, references
 from tensorc_dsl.faces.lsp.protocol import Answering, Ready, lsp_converter
 from tensorc_dsl.faces.lsp.records import Records
-from tensorc_dsl.faces.lsp.semantic_tokens import LEGEND, all_tokens, changed_tokens, semantic_tokens
-from tensorc_dsl.faces.lsp.structure import folding, formatting, selection, symbols, workspace_symbols
+from tensorc_dsl.faces.lsp.structure import (
+    LEGEND,
+    all_tokens,
+    changed_tokens,
+    folding,
+    formatting,
+    selection,
+    semantic_tokens,
+    symbols,
+    workspace_symbols,
+)
 from tensorc_dsl.faces.report.entries import entries
 from tensorc_dsl.syntax.tree import TaskDef
 from tensorc_dsl.tuning.machine.roof import Roof
