@@ -25,7 +25,6 @@ from docs.generate import (
 from docs.generate.pages import Part
 
 PARTS: dict[str, Part] = {
-    "syntax": grammar.syntax,
     "primitives": schedule.primitives,
     "kept-bits": order.kept_bits,
     "compounds": vocabulary.compounds,
@@ -55,6 +54,7 @@ SITE_PARTS: dict[str, Part] = {
     "errors": errors.errors,
     "modules": modules.modules,
     "python": python.interface,
+    "syntax": grammar.syntax,
 }
 """Long lists of what `explain`, `--help` and the sources have too."""
 

@@ -10,6 +10,7 @@ import click
 import pytest
 
 from docs.generate.errors import raised
+from docs.generate.grammar import syntax
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.elaborate.names import FUNCTIONS
 from tensorc_dsl.faces.cli.main import main
@@ -78,7 +79,7 @@ def test_what_a_page_names_exists(path: Path) -> None:
 
 def examples() -> list[str]:
     """The examples in the comments of the grammar: paragraphs, and words in front of a colon, that begin as an item does."""
-    page = (ROOT / "docs" / "reference" / "syntax.md").read_text(encoding="utf-8")
+    page = syntax()
     found = [*(f.text for f in fences(page)), *re.findall(r"^`([^`]+)`: ", page, re.MULTILINE)]
     return [text for text in found if text.split()[0] in ITEMS and "…" not in text]
 
