@@ -52,6 +52,7 @@ PARTS: dict[str, Part] = {
 SITE_PARTS: dict[str, Part] = {
     "commands": commands.commands,
     "errors": errors.errors,
+    "images-described": operators.described_images,
     "modules": modules.modules,
     "python": python.interface,
     "syntax": grammar.syntax,

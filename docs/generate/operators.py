@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 
 from tensorc_dsl.faces.report.entries import code, library, listing, table
@@ -31,6 +32,14 @@ def operators() -> str:
 
 
 def images() -> str:
+    """The computes of each file: `described_images` says what they are."""
+    files: defaultdict[str, list[str]] = defaultdict(list)
+    for path, item in _computes("std.image."):
+        files[path.rpartition(".")[2]].append(code(item.name))
+    return "\n".join(f"- {file}: {', '.join(names)}" for file, names in files.items())
+
+
+def described_images() -> str:
     return listing([name, f"({file})", says] for name, file, says in (_row(f, i) for f, i in _computes("std.image.")))
 
 

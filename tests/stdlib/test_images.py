@@ -77,6 +77,7 @@ def test_a_filter_takes_the_border_that_it_is_given(border: str, mode: str, size
 
 def test_the_page_lists_every_compute_with_its_file() -> None:
     page = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^- `(\w+)` \((\w+)\): ", page, re.MULTILINE)
+    lines = re.findall(r"^- (\w+): (`.*)$", page, re.MULTILINE)
+    listed = [(name, file) for file, names in lines for name in re.findall(r"`(\w+)`", names)]
     defined = [(name, f.stem) for f in FILES for name in re.findall(r"^compute (\w+)", f.read_text(), re.MULTILINE)]
     assert sorted(listed) == sorted(defined)
