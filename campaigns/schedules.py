@@ -35,8 +35,8 @@ from campaigns.random_steps import NothingToName, Step, random_step, random_way
 from campaigns.scheduled_pages import random_start, scheduled
 from tensorc_dsl.base.diagnostic import render
 from tensorc_dsl.base.source import Span
+from tensorc_dsl.interp.evaluate import OpenFactor, ProgramRef, Value
 from tensorc_dsl.interp.record import Recorder
-from tensorc_dsl.interp.values import OpenFactor, ProgramRef, Value
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import bind

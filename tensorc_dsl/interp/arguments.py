@@ -16,18 +16,7 @@ from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.check.kinds import usage
 from tensorc_dsl.check.vocabulary import FUNCTIONS
-from tensorc_dsl.interp.evaluate import binary, element_code
-from tensorc_dsl.interp.problems import (
-    ARGUMENT_KIND,
-    FUNCTION_ARGUMENTS,
-    LONELY_SO_FAR,
-    NO_METHOD,
-    NOT_WITHIN,
-    STEP_ARGUMENTS,
-    TOO_LONG,
-    fail,
-)
-from tensorc_dsl.interp.values import (
+from tensorc_dsl.interp.evaluate import (
     MAX_LIST,
     AnyRankMap,
     Budget,
@@ -39,9 +28,21 @@ from tensorc_dsl.interp.values import (
     Weights,
     as_int,
     bare,
+    binary,
+    element_code,
     is_number,
     kind_of,
     plain,
+)
+from tensorc_dsl.interp.problems import (
+    ARGUMENT_KIND,
+    FUNCTION_ARGUMENTS,
+    LONELY_SO_FAR,
+    NO_METHOD,
+    NOT_WITHIN,
+    STEP_ARGUMENTS,
+    TOO_LONG,
+    fail,
 )
 from tensorc_dsl.ir.expr import BinaryOp, Const, index
 from tensorc_dsl.ir.node import by_identity

@@ -27,23 +27,25 @@ from tensorc_dsl.interp.arguments import (
     splat,
     unfit,
 )
-from tensorc_dsl.interp.evaluate import Env, evaluate, truth
-from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
-from tensorc_dsl.interp.record import Attempt, Recorder, false_conditions
-from tensorc_dsl.interp.record import shown_attempts as value_shown
-from tensorc_dsl.interp.values import (
+from tensorc_dsl.interp.evaluate import (
     MAX_LOOPS,
     REFUSAL_STEPS,
     Budget,
     Drawn,
+    Env,
     ModuleRef,
     OpenFactor,
     ProgramRef,
     Value,
     bare,
     draws_of,
+    evaluate,
     kind_of,
+    truth,
 )
+from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
+from tensorc_dsl.interp.record import Attempt, Recorder, false_conditions
+from tensorc_dsl.interp.record import shown_attempts as value_shown
 from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target

@@ -16,10 +16,9 @@ from tensorc_dsl.check.spaces import subject_of
 from tensorc_dsl.interp import problems
 from tensorc_dsl.interp.arguments import elements
 from tensorc_dsl.interp.calls import Calls
-from tensorc_dsl.interp.evaluate import Env, evaluate, truth
+from tensorc_dsl.interp.evaluate import Env, ProgramRef, Scalar, Value, bare, evaluate, kind_of, plain, truth
 from tensorc_dsl.interp.problems import fail
 from tensorc_dsl.interp.record import Attempt, recorded_branch
-from tensorc_dsl.interp.values import ProgramRef, Scalar, Value, bare, kind_of, plain
 from tensorc_dsl.ir.cases import box_of, common, hull, narrowed, no_case, occurs, whole, without
 from tensorc_dsl.ir.graph import Graph
 from tensorc_dsl.ir.node import replace

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tensorc_dsl.base.source import Span
-from tensorc_dsl.interp.problems import NO_TEXT, TAKEN_NAME, TOO_MANY_LINES, fail
-from tensorc_dsl.interp.values import (
+from tensorc_dsl.interp.evaluate import (
     MAX_LINES,
     AnyRankMap,
     Drawn,
@@ -26,6 +25,7 @@ from tensorc_dsl.interp.values import (
     kind_of,
     plain,
 )
+from tensorc_dsl.interp.problems import NO_TEXT, TAKEN_NAME, TOO_MANY_LINES, fail
 from tensorc_dsl.ir.graph import Graph
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Program, blocks, find_block, find_loop, fresh, used_names, walk

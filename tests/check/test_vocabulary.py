@@ -9,8 +9,8 @@ from tensorc_dsl.check.kinds import LIST, PARAM_TYPES, STR, Base, kinds_of
 from tensorc_dsl.interp.arguments import LIST_METHODS, STRING_METHODS, Builtins
 from tensorc_dsl.interp.calls import COMPOUNDS
 from tensorc_dsl.interp.calls import PARAM_TYPES as MEANINGS
+from tensorc_dsl.interp.evaluate import Budget
 from tensorc_dsl.interp.record import GIVEN
-from tensorc_dsl.interp.values import Budget
 from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.queries import QUERIES
 from tensorc_dsl.schedule.trace.draws import DRAWS

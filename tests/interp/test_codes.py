@@ -8,8 +8,7 @@ import pytest
 
 import tensorc_dsl
 from tensorc_dsl.base.source import Source, Span
-from tensorc_dsl.interp.evaluate import binary, element_code, part_code
-from tensorc_dsl.interp.values import Drawn, Value
+from tensorc_dsl.interp.evaluate import Drawn, Value, binary, element_code, part_code
 from tensorc_dsl.ir.expr import BinaryOp
 
 AT = Span(Source("t.tsched", "x"), 0, 1)

@@ -3,7 +3,7 @@
 import pytest
 
 from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.interp.values import MAX_DEPTH, MAX_STEPS
+from tensorc_dsl.interp.evaluate import MAX_DEPTH, MAX_STEPS
 from tests.interp.spaces import rng, schedule, space
 from tests.steps import calls
 

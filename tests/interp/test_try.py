@@ -15,8 +15,8 @@ from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_file
 from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.interp import calls
+from tensorc_dsl.interp.evaluate import MAX_DEPTH
 from tensorc_dsl.interp.space import Space
-from tensorc_dsl.interp.values import MAX_DEPTH
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.trace import Trace

@@ -14,8 +14,7 @@ from pathlib import Path
 from tensorc_dsl.base.diagnostic import render
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.interp.arguments import bind_primitive
-from tensorc_dsl.interp.evaluate import Env, evaluate
-from tensorc_dsl.interp.values import Budget, ProgramRef, Value
+from tensorc_dsl.interp.evaluate import Budget, Env, ProgramRef, Value, evaluate
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import For, Program, walk
