@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,7 +16,7 @@ import pytest
 from tensorc_dsl.backend.llvm.ahead.library import Library, runner_counts, runner_sources
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.protocol import Code
-from tensorc_dsl.faces.api import Task
+from tensorc_dsl.faces.api import loads
 from tensorc_dsl.tuning.measure.child import Built
 
 SSH = """\
@@ -140,17 +141,33 @@ FAULTS = {
 }
 
 
-def faulty(task: Task, fault: str, folder: Path) -> Built:
-    """A program for the task `sums` whose kernel has a fault; it is linked as those of searches are."""
+_COMPILE = ("cc", "-std=gnu99", "-O1", "-pthread")
+
+
+@cache
+def _made() -> dict[str, bytes]:
+    """What the programs with faults share: the objects of a runner of `sums`, and the header of its kernel."""
+    task = loads(FILE, threads=1)["sums"]
     library = task.library(task.sample(0))
     assert isinstance(library, Library)
-    files = {name: text.encode() for name, text in runner_sources(library.interface, task.target, 1).items()}
-    files |= {"sums.h": library.make("header"), "kernel.c": KERNEL.replace("FAULT", FAULTS[fault]).encode()}
-    files["counts.o"] = Machine(task.target).object_code(runner_counts(library.interface))
+    header = library.make("header")
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        texts = runner_sources(library.interface, task.target, 1)
+        for file, text in (texts | {"sums.h": header.decode()}).items():
+            (folder / file).write_text(text, encoding="utf-8")
+        sources = [n for n in texts if n.endswith(".c")]
+        subprocess.run([*_COMPILE, "-c", *sources], cwd=folder, check=True)
+        objects = {p.name: p.read_bytes() for p in folder.glob("*.o")}
+    counts = Machine(task.target).object_code(runner_counts(library.interface))
+    return objects | {"counts.o": counts, "sums.h": header}
+
+
+def faulty(fault: str, folder: Path) -> Built:
+    """A program for the task `sums` whose kernel has a fault; it is linked as those of searches are."""
+    files = _made() | {"kernel.c": KERNEL.replace("FAULT", FAULTS[fault]).encode()}
     for name, data in files.items():
         (folder / name).write_bytes(data)
     names = [n for n in files if not n.endswith(".h")]
-    subprocess.run(
-        ["cc", "-std=gnu99", "-O1", "-static", "-pthread", "-o", "it", *names, "-lm"], cwd=folder, check=True
-    )
+    subprocess.run([*_COMPILE, "-static", "-o", "it", *names, "-lm"], cwd=folder, check=True)
     return Built(Code(b"", "", frozenset()), (folder / "it").read_bytes())

@@ -123,7 +123,7 @@ def test_a_fault_is_recorded_as_what_it_is(
 ) -> None:
     task = sums()
     with BoardRunner(task.program, task.target, board, threads=1, run_seconds=1.0) as runner:
-        found = runner.run(faulty(task, fault, tmp_path), None)
+        found = runner.run(faulty(fault, tmp_path), None)
     assert (found.status, found.machine) == (status, "board7"), found.message
     assert message in found.message
     if status is Status.OK:
@@ -218,7 +218,7 @@ def test_programs_stay_for_another_run_and_the_oldest_go(board: Board, fake: Fak
             name = f"{n:024d}"
             runner._files[f"t1_{name}"] = None
             (Path(board.folder) / f"t1_{name}").touch()
-        runner.run(faulty(task, "none", fake.folder), None)
+        runner.run(faulty("none", fake.folder), None)
         there = [p.name for p in Path(board.folder).iterdir()]
         assert len(runner._files) == KEPT == len([n for n in there if n.startswith("t1_") and "in" not in n])
 
@@ -263,7 +263,7 @@ def test_a_file_of_which_a_part_arrives_is_sent_again(board: Board, fake: FakeBo
     with BoardRunner(task.program, task.target, board, threads=1, told=changes.append) as runner:
         assert len([*runner.measure([task.sample(0).program], None)]) == 1
         fake.put("bin/cat", part)
-        found = runner.run(faulty(task, "none", fake.folder), None)
+        found = runner.run(faulty("none", fake.folder), None)
     assert found.status is Status.OK
     assert [c.why for c in changes if c.change == "left"] == ["a part of a file did not arrive"]
 
@@ -294,7 +294,7 @@ def test_a_kernel_during_which_the_connection_always_breaks_is_a_crash(
     fake.put("breaks")
     task = sums()
     with BoardRunner(task.program, task.target, board, threads=1) as runner:
-        found = runner.run(faulty(task, "breaks the line", tmp_path), None)
+        found = runner.run(faulty("breaks the line", tmp_path), None)
         assert (found.status, found.message) == (Status.CRASH, "the connection to the board broke 3 times while it ran")
         (good,) = runner.measure([task.sample(0).program], None)
     assert isinstance(good, Outcome) and good.status is Status.OK
