@@ -2,16 +2,99 @@
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Self
 
 ROOT = Path(__file__).resolve().parents[2]
+
+_NURSERY = """
+import json, os, signal, sys, traceback
+from distributed.cli import dask_scheduler
+from tests.cluster import stub_worker
+
+MAINS = {"scheduler": dask_scheduler.main, "worker": stub_worker.main}
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who has ended is gone at once
+
+
+def begin(main, out, arguments):
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for stream, (file, how) in enumerate([(os.devnull, os.O_RDONLY), *[(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)] * 2]):
+        os.dup2(os.open(file, how, 0o600), stream)
+    sys.argv = arguments
+    main()
+
+
+for line in sys.stdin:
+    what, out, *arguments = json.loads(line)
+    pid = os.fork()
+    if not pid:
+        try:
+            begin(MAINS[what], out, [what, *arguments])
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(0)
+    os.setpgid(pid, pid)
+    print(pid, flush=True)
+"""
+
+
+class Forked:
+    """A process of the nursery. It leads a group of its own."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def poll(self) -> int | None:
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return 0
+        return None
+
+    def wait(self) -> None:
+        while self.poll() is None:
+            time.sleep(0.005)
+
+
+class Nursery:
+    """A process that has loaded Dask and this package, and forks schedulers and workers: each would load them for seconds."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _NURSERY], cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+
+    def start(self, what: str, out: Path, *arguments: str) -> Forked:
+        """Start a `scheduler` or a `worker` that writes to the end of a file."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(json.dumps([what, str(out), *arguments]), file=self._process.stdin, flush=True)
+        return Forked(int(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        self._process.communicate(timeout=60)
+
+
+@cache
+def nursery() -> Nursery:
+    found = Nursery()
+    atexit.register(found.close)
+    return found
+
+
+Process = subprocess.Popen[bytes] | Forked
 
 
 def free_port() -> int:
@@ -27,11 +110,17 @@ class Cluster:
         self.folder = folder
         self.port = port or free_port()
         self.address = f"tcp://127.0.0.1:{self.port}"
-        self.scheduler: subprocess.Popen[bytes] | None = None
-        self.workers: dict[int, subprocess.Popen[bytes]] = {}
-        self.all: list[subprocess.Popen[bytes]] = []
+        self.scheduler: Process | None = None
+        self.workers: dict[int, Process] = {}
+        self.all: list[Process] = []
 
-    def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
+    def fork(self, what: str, name: str, *arguments: str) -> Process:
+        process = nursery().start(what, self.folder / f"{name}.out", *arguments)
+        self.all.append(process)
+        return process
+
+    def start(self, name: str, *command: str) -> Process:
+        """Start a program of Python, with its own interpreter."""
         with (self.folder / f"{name}.out").open("ab") as out:
             process = subprocess.Popen(
                 [sys.executable, *command], cwd=ROOT, stdout=out, stderr=out, stdin=subprocess.DEVNULL,
@@ -42,9 +131,8 @@ class Cluster:
 
     def schedule(self) -> None:
         """Start the scheduler, and wait until it listens."""
-        code = "from distributed.cli.dask_scheduler import main; main()"
         where = ["--host", "127.0.0.1", "--port", str(self.port), "--dashboard-address", "127.0.0.1:0", "--no-show"]
-        self.scheduler = self.start("scheduler", "-c", code, *where)
+        self.scheduler = self.fork("scheduler", "scheduler", *where)
         until = time.monotonic() + 60
         while time.monotonic() < until:
             with socket.socket() as s:
@@ -55,9 +143,7 @@ class Cluster:
 
     def work(self, number: int, timing: float = 0.05, *deadly: str) -> None:
         """Start a worker of stubs."""
-        self.workers[number] = self.start(
-            f"w{number}", "-m", "tests.cluster.stub_worker", self.address, str(number), str(timing), *deadly
-        )
+        self.workers[number] = self.fork("worker", f"w{number}", self.address, str(number), str(timing), *deadly)
 
     def ran(self, number: int) -> list[str]:
         """The orders that a worker has begun to time."""
@@ -73,7 +159,8 @@ class Cluster:
             kill(process)
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def kill(process: Process) -> None:
     if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has just ended
+            os.killpg(process.pid, signal.SIGKILL)
     process.wait()
