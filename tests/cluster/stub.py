@@ -35,7 +35,21 @@ from tensorc_dsl.tuning.measure.outcome import MachineChange, Outcome, Status
 
 TOKEN = b"a token of the tests, of enough bytes"
 TARGET = Target(cpu="haswell", features="+avx,+avx2,+fma", vector_bits=256)
-FILE = "use std.cpu\nuse std.ops.{matmul}\ntask p = matmul(M=32, N=32, K=32)\n"
+FILE = """
+use std.ops.{matmul}
+schedule tiles for matmul {
+    let [i, j, k] = C.loops
+    let rows ~ sample_perfect_tile(i, parts=3, max_innermost=32)
+    let columns ~ sample_perfect_tile(j, parts=3, max_innermost=32)
+    let depth ~ sample_perfect_tile(k, parts=2, max_innermost=32)
+    let [i0, i1, i2] = split(i, rows)
+    let [j0, j1, j2] = split(j, columns)
+    let [k0, k1] = split(k, depth)
+    reorder(i0, j0, k0, i1, j1, k1, i2, j2)
+}
+task p = matmul(M=32, N=32, K=32) with tiles
+"""
+"""A space of 2,646 programs, each of which is expanded and lowered at once: what workers do does not depend on the space."""
 
 
 @cache

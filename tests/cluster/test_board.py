@@ -32,6 +32,7 @@ from tensorc_dsl.tuning.measure.outcome import MachineChange, Outcome, Status
 from tensorc_dsl.tuning.records.trial import worker_of
 from tests.ahead.made import HERE
 from tests.cluster.boards import FILE, FakeBoard, fake_board, faulty, needs_compiler
+from tests.started import ALONE
 
 pytestmark = needs_compiler
 
@@ -305,9 +306,10 @@ def test_a_kernel_during_which_the_connection_always_breaks_is_a_crash(
 
 def started(folder: Path, fake: FakeBoard, *more: str) -> subprocess.Popen[str]:
     (folder / "small.tsched").write_text(SMALL, encoding="utf-8")
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code = f"{ALONE}import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     code += "from tensorc_dsl.faces.cli.main import main; main()"
-    command = ["tune", "small.tsched", "small", "--on", "ssh://board", "--threads", "1", "--records", "r.sqlite", *more]
+    command = ["tune", "small.tsched", "small", "--on", "ssh://board", "--threads", "1", "--records", "r.sqlite"]
+    command += ["--no-shipped", *more]
     return subprocess.Popen(
         [sys.executable, "-c", code, *command],
         cwd=folder, env=os.environ | fake.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

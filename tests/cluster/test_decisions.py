@@ -106,7 +106,7 @@ def test_searches_of_several_targets_go_on_side_by_side_and_decide_as_alone() ->
     alone, _ = searched(Alone(1), "evolutionary")
     log: list[tuple[str, str, int, float, float]] = []
     other = replace(TARGET, cpu="znver3")
-    with stubs(Stub(0, timing=0.05, log=log), Stub(1, timing=0.01, target=other, log=log)) as slow:
+    with stubs(Stub(0, timing=0.1, log=log), Stub(1, timing=0.01, target=other, log=log)) as slow:
         fast = ClusterRunner(task().program, other, slow._pool, threads=1)
         events: list[list[Event]] = [[], []]
         searches = [
