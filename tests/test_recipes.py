@@ -339,9 +339,10 @@ NARROW = (
 )  # fmt: skip
 WORDS = (
     "touch", REFUSED, FOUND, "Coin or coin", "triple", "again and (seed or budget or fails)", "fma_8", "rint",
-    "every_code or left_over or every_step_and_draw or what_the_table or every_word or every_operator or generated_parts",
-    "there_is_an_example or every_refusal or hints_are_for",
+    "every_code or left_over or every_step_and_draw or what_the_table or every_word or every_operator",
+    "there_is_an_example or every_refusal or hints_are_for", "generated_parts and not fresh[primitives]",
 )  # fmt: skip
+"""The page of primitives is as it was just made: which steps keep the bits is proved for all cases of all pages."""
 
 
 def test_what_is_added_passes_the_tests(played: tuple[Copy, Touched]) -> None:

@@ -229,15 +229,15 @@ def test_programs_stay_for_another_run_and_the_oldest_go(board: Board, fake: Fak
 
 def test_a_search_on_a_board(board: Board, tmp_path: Path) -> None:
     records, task = tmp_path / "r.sqlite", loads(SMALL, threads=1)["small"]
-    result = task.search(trials=10, seed=3, on=board, records=records)
-    assert result.trials == 10 and result.best is not None and result.best_seconds
+    result = task.search(trials=6, seed=3, strategy="random", on=board, records=records)
+    assert result.trials == 6 and result.best is not None and result.best_seconds
     assert {o.machine for o in result.outcomes} == {"board7"}
     assert all(len(o.times) >= 1 for o in result.outcomes if o.seconds)
     assert len(result.finalists) >= 2
     with closing(sqlite3.connect(records)) as connection:
         facts = [row[0] for row in connection.execute("SELECT facts FROM targets")]
     assert "board7" in {worker_of(f) for f in facts}
-    again = task.search(trials=10, seed=3, on=board, records=records, resume=True)
+    again = task.search(trials=6, seed=3, strategy="random", on=board, records=records, resume=True)
     assert [t.text for t in again.traces] == [t.text for t in result.traces]
 
 
@@ -309,7 +309,7 @@ def started(folder: Path, fake: FakeBoard, *more: str) -> subprocess.Popen[str]:
     code = f"{ALONE}import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     code += "from tensorc_dsl.faces.cli.main import main; main()"
     command = ["tune", "small.tsched", "small", "--on", "ssh://board", "--threads", "1", "--records", "r.sqlite"]
-    command += ["--no-shipped", *more]
+    command += ["--no-shipped", "--strategy", "random", *more]
     return subprocess.Popen(
         [sys.executable, "-c", code, *command],
         cwd=folder, env=os.environ | fake.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
