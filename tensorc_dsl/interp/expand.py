@@ -19,9 +19,8 @@ from tensorc_dsl.interp.calls import Calls
 from tensorc_dsl.interp.evaluate import Env, ProgramRef, Scalar, Value, bare, evaluate, kind_of, plain, truth
 from tensorc_dsl.interp.problems import fail
 from tensorc_dsl.interp.record import Attempt, recorded_branch
-from tensorc_dsl.ir.cases import box_of, common, hull, narrowed, no_case, occurs, whole, without
+from tensorc_dsl.ir.cases import box_of, common, divided, hull, narrowed, no_case, occurs, whole, without
 from tensorc_dsl.ir.graph import Graph
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Block, Case, Program, blocks, has_block, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.copies import require_kernels_apart
@@ -188,10 +187,7 @@ class Expansion(Calls):
         for box in rest:
             if occurs(program.dims, names, box):
                 raise TschedError(no_case(s, box))
-        if len(cases) == 1:
-            self.program = cases[0].program
-        else:
-            self.program = replace(program, buffers=(), body=(), divided_by=names, cases=tuple(cases))
+        self.program = divided(program, names, cases)
 
     def _bind(self, pattern: tree.Pattern, value: Value, env: Env) -> None:
         match pattern:

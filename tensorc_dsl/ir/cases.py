@@ -12,12 +12,12 @@ from itertools import accumulate
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
 from tensorc_dsl.base.source import Span
-from tensorc_dsl.ir.expr import COMPARISONS, Binary, Compare, Dim, Expr, Logic, Not, constant, fold, index
+from tensorc_dsl.ir.expr import Dim, index
 from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_range
 from tensorc_dsl.ir.problems import CASE_COUNT, CASE_SIZES, NO_CASE, NO_COUNTS
 from tensorc_dsl.ir.program import Case, Program
-from tensorc_dsl.ir.sizes import conditions_of, limited, with_sizes
+from tensorc_dsl.ir.sizes import BEYOND, MOST_PARTS, Part, conditions_of, decided, halved, limited, with_sizes
 from tensorc_dsl.syntax import tree as t
 
 Range = tuple[int, int | None]
@@ -124,11 +124,16 @@ def _narrowed_cases(program: Program, made: Program, ranges: Mapping[str, Range]
             inside, rest = hull(left), without(rest, case.sizes)
             part = narrowed(case.program, (*ranges, *names), (*ranges.values(), *inside))
             found.append(Case(tuple(inside[k] for k in still), part))
-    return (
-        found[0].program
-        if len(found) == 1
-        else replace(made, divided_by=tuple(names[k] for k in still), cases=tuple(found))
-    )
+    return divided(made, [names[k] for k in still], found)
+
+
+def divided(program: Program, names: Sequence[str], cases: Sequence[Case]) -> Program:
+    """The program with a case for each box of sizes; the program of the case if that is the only one and has the same ranges.
+    Where not all sizes occur, a smaller box may have all that do."""
+    ranges = whole(program.dims, names)
+    if len(cases) == 1 and cases[0].sizes == ranges and all(low != high for low, high in ranges):
+        return cases[0].program
+    return replace(program, buffers=(), body=(), divided_by=tuple(names), cases=tuple(cases))
 
 
 def uncovered(program: Program) -> Box | None:
@@ -139,13 +144,6 @@ def uncovered(program: Program) -> Box | None:
     return next((box for box in rest if occurs(program.dims, program.divided_by, box)), None)
 
 
-MOST_PARTS = 4096
-"""Into how many parts a box may be cut to see whether sizes in it occur. One that takes more has to have a case."""
-
-BEYOND = 2**40
-"""A size that stands for the largest one where there is none."""
-
-
 def occurs(dims: Collection[Dim], names: Sequence[str], box: Box) -> bool:
     """Whether some sizes of a box occur, by what the dimensions say beside their ranges: intervals decide it for the box, or
     for its halves."""
@@ -154,64 +152,20 @@ def occurs(dims: Collection[Dim], names: Sequence[str], box: Box) -> bool:
         return True
     limits = dict(zip(names, box, strict=True))
     found = {d.name: limits.get(d.name, (d.low, d.high)) for d in dims}
-    waiting = [{n: (low, BEYOND if high is None else high) for n, (low, high) in found.items()}]
+    waiting: list[Part] = [{n: (low, BEYOND if high is None else high) for n, (low, high) in found.items()}]
     for _ in range(MOST_PARTS):
         if not waiting:
             return False
         part = waiting.pop()
-        told = [_decided(c, part) for c in conditions]
-        if False in told:
+        told = {c: decided(c, part) for c in conditions}
+        if False in told.values():
             continue
-        if None not in told:
+        undecided = [c for c, met in told.items() if met is None]
+        halves = halved(part, undecided) if undecided else None
+        if halves is None:
             return True
-        _, wide = max((high - low, n) for n, (low, high) in part.items())
-        low, high = part[wide]
-        if low == high:
-            return True
-        middle = (low + high) // 2
-        waiting += ({**part, wide: (middle + 1, high)}, {**part, wide: (low, middle)})
+        waiting += reversed(halves)
     return True
-
-
-_Part = Mapping[str, tuple[int, int]]
-
-
-def _decided(c: Expr, part: _Part) -> bool | None:
-    """Whether a condition holds for all sizes of a part, or for none; None if intervals do not decide it."""
-    match c:
-        case Logic(op=op, lhs=a, rhs=b):
-            x, y = _decided(a, part), _decided(b, part)
-            some = op == "or"
-            return some if some in (x, y) else None if None in (x, y) else not some
-        case Not(operand=a):
-            x = _decided(a, part)
-            return None if x is None else not x
-        case Compare(op=op, lhs=a, rhs=b):
-            (x, y), (z, w) = _interval(a, part), _interval(b, part)
-            if op in ("==", "!="):
-                met = False if y < z or w < x else True if x == y == z == w else None
-                return met if met is None or op == "==" else not met
-            corners = {COMPARISONS[op](m, n) for m in (x, y) for n in (z, w)}
-            return corners.pop() if len(corners) == 1 else None
-        case _:
-            return None
-
-
-def _interval(e: Expr, part: _Part) -> tuple[int, int]:
-    """The least and the largest value of a size, or numbers beyond these."""
-    match e:
-        case Dim(name=name):
-            return part[name]
-        case Binary(op="%", lhs=a, rhs=b) if (c := constant(b)) is not None and c > 0:
-            low, high = _interval(a, part)
-            return (low % c, high % c) if low // c == high // c else (0, c - 1)
-        case Binary(op="+" | "-" | "*" | "/" | "min" | "max" as op, lhs=a, rhs=b):
-            found = [fold(op, m, n) for m in _interval(a, part) for n in _interval(b, part)]
-            known = [n for n in found if n is not None]
-            return (min(known), max(known)) if len(known) == len(found) else (-BEYOND, BEYOND)
-        case _:
-            n = constant(e)
-            return (-BEYOND, BEYOND) if n is None else (n, n)
 
 
 # The sizes of a case as they are written.

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from itertools import permutations
+from heapq import heappop, heappush
+from itertools import count, permutations
 from math import log2
 
 from tensorc_dsl.ir.dtypes import INDEX
@@ -288,48 +289,102 @@ def broken_by(dims: Iterable[Dim], sizes: Sizes) -> Expr | None:
     return next((c for c in conditions_of(dims) if free_vars(c) <= sizes.keys() and not holds(c, sizes)), None)
 
 
-EACH = 4096
-"""Sizes are tried one after the other up to so far from where a size should be, and further away at equal ratios."""
+# Parts of the sizes, of which intervals decide whether they occur.
 
-PLACES = 16
-"""The sizes of a dimension for which another one is tried, where it is not enough that one is another."""
+
+MOST_PARTS = 4096
+"""Into how many parts a box may be cut to see whether sizes in it occur. One that takes more has to have a case."""
+
+BEYOND = 2**40
+"""A size that stands for the largest one where there is none."""
+
+
+Part = Mapping[str, tuple[int, int]]
+"""The least and the largest size of each dimension, both included."""
+
+
+def decided(c: Expr, part: Part) -> bool | None:
+    """Whether a condition holds for all sizes of a part, or for none; None if intervals do not decide it."""
+    match c:
+        case Logic(op=op, lhs=a, rhs=b):
+            x, y = decided(a, part), decided(b, part)
+            some = op == "or"
+            return some if some in (x, y) else None if None in (x, y) else not some
+        case Not(operand=a):
+            x = decided(a, part)
+            return None if x is None else not x
+        case Compare(op=op, lhs=a, rhs=b):
+            (x, y), (z, w) = _interval(a, part), _interval(b, part)
+            if op in ("==", "!="):
+                met = False if y < z or w < x else True if x == y == z == w else None
+                return met if met is None or op == "==" else not met
+            corners = {COMPARISONS[op](m, n) for m in (x, y) for n in (z, w)}
+            return corners.pop() if len(corners) == 1 else None
+        case _:
+            return None
+
+
+def _interval(e: Expr, part: Part) -> tuple[int, int]:
+    """The least and the largest value of a size, or numbers beyond these."""
+    match e:
+        case Dim(name=name):
+            return part[name]
+        case Binary(op="%", lhs=a, rhs=b) if (c := constant(b)) is not None and c > 0:
+            low, high = _interval(a, part)
+            return (low % c, high % c) if low // c == high // c else (0, c - 1)
+        case Binary(op="+" | "-" | "*" | "/" | "min" | "max" as op, lhs=a, rhs=b):
+            found = [fold(op, m, n) for m in _interval(a, part) for n in _interval(b, part)]
+            known = [n for n in found if n is not None]
+            return (min(known), max(known)) if len(known) == len(found) else (-BEYOND, BEYOND)
+        case _:
+            n = constant(e)
+            return (-BEYOND, BEYOND) if n is None else (n, n)
+
+
+def halved(part: Part, conditions: Iterable[Expr]) -> tuple[Part, Part] | None:
+    """The two halves of a part, along the widest of the dimensions in some conditions; None if each has one size."""
+    names = frozenset[str]().union(*map(free_vars, conditions))
+    _, wide = max((part[n][1] - part[n][0], n) for n in names)
+    low, high = part[wide]
+    middle = (low + high) // 2
+    return None if low == high else ({**part, wide: (low, middle)}, {**part, wide: (middle + 1, high)})
 
 
 def nearest(dims: Collection[Dim], sizes: Sizes) -> Sizes | None:
-    """The sizes, or near ones that occur: with one size changed if that is enough, rather of a dimension that does not say at
-    which sizes it is timed. None if none are found."""
+    """The sizes, or near ones that occur: with as few changed as that takes, rather of dimensions that do not say at which
+    sizes they are timed. None if none are found: parts of all sizes are halved, the nearest first."""
     if broken_by(dims, sizes) is None:
         return sizes
-    free = [d for d in dims if d.where]
-    for d in (None, *free):
-        found: list[Sizes] = []
-        for n in (0,) if d is None else _along(d):
-            begun = sizes if d is None else {**sizes, d.name: n}
-            found += (x for other in free if other is not d and (x := _moved(dims, begun, other)) is not None)
-        if found:
-            timed = {d.name for d in free if d.at}
-            return min(found, key=lambda x: (sum(x[n] != sizes[n] for n in timed), distance(x, sizes)))
+    free = {d.name: d for d in dims if d.where}
+    conditions = conditions_of(free.values())
+
+    def waits(part: Part) -> tuple[int, int, float, int, Part]:
+        there = _into(part, sizes)
+        changed = [n for n in there if there[n] != sizes[n]]
+        timed = sum(bool(free[n].at) for n in changed)
+        return len(changed), timed, distance(there, sizes), next(number), part
+
+    number = count()
+    waiting = [waits({n: (d.low, BEYOND if d.high is None else d.high) for n, d in free.items()})]
+    for _ in range(MOST_PARTS):
+        if not waiting:
+            return None
+        *_, part = heappop(waiting)
+        told = {c: decided(c, part) for c in conditions}
+        if False in told.values():
+            continue
+        undecided = [c for c, met in told.items() if met is None]
+        parts = halved(part, undecided) if undecided else None
+        if parts is None and broken_by(dims, found := {**sizes, **_into(part, sizes)}) is None:
+            return found
+        for half in parts or ():
+            heappush(waiting, waits(half))
     return None
 
 
-def _along(d: Dim) -> list[int]:
-    low, high = max(d.low, 1), EACH * max(d.low, 1) if d.high is None else d.high
-    return sorted({round(low * (max(high, 1) / low) ** (k / (PLACES - 1))) for k in range(PLACES)})
-
-
-def _moved(dims: Collection[Dim], sizes: Sizes, d: Dim) -> Sizes | None:
-    """The sizes with the nearest one of a dimension for which all occur."""
-    step = 0
-    while True:
-        step += max(1, (step - EACH) // 256)
-        tried = [
-            n for n in (sizes[d.name] - step, sizes[d.name] + step) if n >= d.low and (d.high is None or n <= d.high)
-        ]
-        for n in tried:
-            if broken_by(dims, made := {**sizes, d.name: n}) is None:
-                return made
-        if not tried or step > EACH**2:
-            return None
+def _into(part: Part, sizes: Sizes) -> Sizes:
+    """The nearest sizes in a part."""
+    return {n: min(max(sizes[n], low), high) for n, (low, high) in part.items()}
 
 
 def distance(a: Sizes, b: Sizes) -> float:

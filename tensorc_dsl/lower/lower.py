@@ -18,9 +18,10 @@ from tensorc_dsl.ir.contraction import with_spread_sums
 from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Dim, Expr, Load, conjunction, constant, index, rewrite_expr
 from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.node import node, replace
-from tensorc_dsl.ir.print import format_program
+from tensorc_dsl.ir.print import format_expr, format_program
 from tensorc_dsl.ir.program import (
     Buffer,
+    Case,
     For,
     Intrinsic,
     LoopKind,
@@ -32,6 +33,7 @@ from tensorc_dsl.ir.program import (
     is_in_order,
     walk,
 )
+from tensorc_dsl.ir.sizes import conditions_of, conditions_on
 from tensorc_dsl.lower.erase import defuse, erase
 from tensorc_dsl.lower.flat import (
     Alloc,
@@ -75,7 +77,8 @@ def join_cases(program: Program, kernels: Sequence[Kernel]) -> Kernel:
     earlier: list[Box] = []
     for case, kernel in zip(program.cases, kernels, strict=True):
         widened = _Widened(dims, {})
-        prepares, guard = widened.body(kernel.preparation), _guard(program, case.sizes, told)
+        prepares, guard = widened.body(kernel.preparation), _guard(program, case, told)
+        guard = guard and widened.size(guard)
         own = tuple(replace(p, size=widened.size(p.size)) for p in kernel.prepared)
         key = (prepares, own, guard)
         if key not in shared:
@@ -133,15 +136,19 @@ def _box(program: Program, box: Box) -> Expr:
     return conjunction(tuple(found)) or Compare(">=", dims[program.divided_by[0]], ZERO)
 
 
-def _guard(program: Program, box: Box, told: frozenset[str]) -> Expr | None:
-    """The condition on the sizes that constant inputs tell under which a case can run; None if it is none."""
-    names = [(n, r) for n, r in zip(program.divided_by, box, strict=True) if n in told]
+def _guard(program: Program, case: Case, told: frozenset[str]) -> Expr | None:
+    """The condition on the sizes that constant inputs tell under which a case can run; None if it is none. A condition of the
+    program may be one on these sizes alone in a case of one size of another dimension."""
+    names = [(n, r) for n, r in zip(program.divided_by, case.sizes, strict=True) if n in told]
     limits = {d.name: (d.low, d.high) for d in program.dims}
     own = [(n, r) for n, r in names if r != limits[n]]
+    checked = {format_expr(c) for c in conditions_of(program.dims)}
+    told_there = [d for d in case.program.dims if d.name in told]
+    more = tuple(c for c in conditions_on(told_there) if format_expr(c) not in checked)
     if not own:
-        return None
+        return conjunction(more)
     part = replace(program, divided_by=tuple(n for n, _ in own), cases=())
-    return _box(part, tuple(r for _, r in own))
+    return conjunction((_box(part, tuple(r for _, r in own)), *more))
 
 
 def _names(k: Kernel) -> Iterable[str]:

@@ -36,7 +36,7 @@ from tensorc_dsl.ir.expr import (
 from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.program import Block, IterKind, Program, Store, blocks
 from tensorc_dsl.ir.reductions import Fold, fold_of
-from tensorc_dsl.ir.sizes import Sizes, bind, broken_by, distance, fitting, nearest
+from tensorc_dsl.ir.sizes import Sizes, bind, broken_by, distance, fitting, nearest, without_conditions
 from tensorc_dsl.reference.evaluate import matches, shape_of
 from tensorc_dsl.reference.values import Box
 
@@ -270,7 +270,8 @@ def work_at(program: Program, sizes: Sizes) -> int:
 
 
 def _cost(program: Program, sizes: Sizes) -> int:
-    bound = bind(program, nearest(program.dims, sizes) or sizes)
+    near = nearest(program.dims, sizes)
+    bound = bind(without_conditions(program), sizes) if near is None else bind(program, near)
     return flops(bound) + BYTE * bytes_moved(bound)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from campaigns.judge import isolated
 from campaigns.random_steps import random_schedule
 from tensorc_dsl import Task, load, loads
 from tensorc_dsl.backend.llvm.ahead.interface import Status
@@ -26,6 +27,7 @@ from tensorc_dsl.proof.equivalence.rows import same_rows
 from tensorc_dsl.proof.equivalence.validate import Unproved, Valid
 from tensorc_dsl.proof.sets.sets import dim_conditions, points
 from tensorc_dsl.reference.work import sizing
+from tensorc_dsl.tuning.measure.check import frozen
 from tensorc_dsl.tuning.search.dispatch import Candidate, selected
 from tests.ahead.made import needs_compiler
 from tests.open.random_open import check_everywhere, open_program, random_sizes
@@ -131,6 +133,24 @@ def test_a_dispatch_needs_no_case_for_what_does_not_occur() -> None:
         loads(TASK.replace("9..40, 9..40", "9..40, 9..39") + "selects")
 
 
+@pytest.mark.parametrize(("said", "box"), [("M <= 1", "1, _"), ("N - M <= 2, N + M <= 4", "_, 1..8")])
+def test_a_case_may_be_the_only_one(said: str, box: str) -> None:
+    """Its program is for fewer sizes than the ranges have, and the task's own is not."""
+    only = f"schedule only for sums {{ select M, N {{ {box} => {{ parallel(Y.loops[0]) }}; _, _ => {{ }} }} }}"
+    found = task(SUMS.replace("use std.cpu.{default}", only) + f"{said} with only")
+    trace = found.sample(0)
+    assert found.verify(trace) == Valid()
+    assert parse_program(Source("t", format_program(trace.program))) == trace.program
+    kernel = found.replay(trace)
+    for m, n in product(range(1, 6), repeat=2):
+        x, z = np.ones(n, np.float32), np.ones(m, np.float32)
+        if broken_by(found.program.dims, {"M": m, "N": n}) is None:
+            assert np.array_equal(kernel(x, z), np.full((m, n), 2, np.float32))
+        else:
+            with pytest.raises(ValueError, match="kernel takes"):
+                kernel(x, z)
+
+
 def test_a_case_has_what_is_left_of_it() -> None:
     trace = task(TASK.replace("9..40, 9..40", "9, _ => { }\n        9..40, 9..40") + "selects").sample(0)
     *_, nine, rest = trace.program.cases
@@ -160,6 +180,32 @@ def test_the_nearest_sizes_occur() -> None:
     found = nearest(limited((m, n), both), {"M": 1, "N": 1})
     assert found is not None and found["M"] % 7 == 3 and found["N"] % 7 == 5
     assert nearest(limited((m, n), (Compare(">", m, index(512)),)), {"M": 1, "N": 1}) is None
+
+
+def test_sizes_of_which_several_have_to_change_are_found() -> None:
+    m, n, p = (Dim(x, 1, 512) for x in "MNP")
+    chain = tuple(Compare("==", a, Binary("*", index(2), b)) for a, b in ((m, n), (n, p)))
+    assert nearest(limited((m, n, p), chain), {"M": 512, "N": 512, "P": 512}) == {"M": 512, "N": 256, "P": 128}
+    text = """
+compute c(X: f32[M, K], Y: f32[N], Z: f32[P]) -> S: f32[M, K] where M == 2 * N, N == 2 * P {
+    S[i, k] = X[i, k] + Y[i / 2] + Z[i / 4]
+}
+use std.cpu.{default}
+task tail = c(M=1..512, N=1..512, P=1..512, K=1..40) with default
+"""
+    found = task(text)
+    made = sizing(found.program)
+    assert made.timed and all(broken_by(found.program.dims, x) is None for x in (*made.checked, *made.timed))
+    assert found.verify(found.sample(0)) == Valid()
+
+
+def test_a_size_without_a_limit_does_not_matter_for_others() -> None:
+    """Only dimensions of conditions that are not decided are halved: of one without a limit there would be too many parts."""
+    m, n = (Dim(x, 1, 40) for x in "MN")
+    alike = Compare("==", Binary("%", m, index(4)), Binary("%", n, index(4)))
+    dims = (Dim("K"), *limited((m, n), (alike,)))
+    assert not occurs(dims, "MN", ((1, 2), (3, 4)))
+    assert occurs(dims, "MN", ((1, 2), (3, 6)))
 
 
 OPS: tuple[CompareOp, ...] = ("<", "<=", ">", ">=", "==", "!=")
@@ -206,6 +252,45 @@ def test_which_boxes_occur_is_exact_and_as_integer_sets_say() -> None:
         begun = {d.name: rng.choice(spans[n]) for n, d in enumerate(dims)}
         near = nearest(dims, begun)
         assert (near is not None and tuple(near.values()) in there) if there else near is None
+
+
+CONSTANTS = {
+    "all": """
+compute first(A: f32[M], W: const f32[N]) -> C: f32[M] where M <= N, M >= 40 {
+    let P[k in 40] = W[k] * 2
+    C[i] = A[i] + P[i % 40]
+}
+schedule plain for first { }
+task tail = first(M=40..60, N=1..60) with plain
+""",
+    "a case": """
+compute first(A: f32[M], W: const f32[N]) -> C: f32[M] where M <= N {
+    let P[k in M] = W[k] * 2
+    C[i] = A[i] + P[i]
+}
+schedule plain for first { select M { 40 => { }; _ => { } } }
+task tail = first(M=1..60, N=1..60) with plain
+""",
+}
+"""Programs of which constant inputs tell one size: nothing checks what is said of it and of another one before a call."""
+
+
+@pytest.mark.parametrize("what", CONSTANTS)
+def test_constants_of_a_size_that_never_occurs_are_not_read_beyond_their_end(what: str) -> None:
+    found = task(CONSTANTS[what])
+    kernel = found.replay(found.sample(0))
+    rng = np.random.default_rng(0)
+
+    def bind_few() -> str:
+        kernel.bind(W=frozen(rng.random(3, np.float32)))
+        return ""
+
+    assert isolated(bind_few) == ""
+    for m, n in ((40, 40), (40, 60), (57, 60)):
+        a, w = rng.random(m, np.float32), rng.random(n, np.float32)
+        want = a + 2 * w[np.arange(m) % (40 if what == "all" else m)]
+        for got in (kernel(a, w), kernel.bind(W=w)(a)):
+            np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
 @needs_compiler

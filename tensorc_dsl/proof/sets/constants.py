@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tensorc_dsl.ir.expr import ZERO, Binary, Dim, Expr, add, dims_in, index, loads, mul, sub
+from tensorc_dsl.ir.expr import ZERO, Binary, Dim, Expr, add, dims_in, free_vars, index, loads, mul, sub
 from tensorc_dsl.ir.node import by_identity
 from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
+from tensorc_dsl.ir.sizes import conditions_of
 from tensorc_dsl.proof.sets.simplify import bounds, linear_form
 
 # Solves the shapes of arrays for the sizes of open dimensions, as steps that run-time code and generated code take.
@@ -144,13 +145,15 @@ class _Nest:
 def preparation(program: Program) -> Preparation:
     """The largest preparation of the program; without constant inputs it has no nests.
 
-    A nest over an open dimension that the shapes of the constant inputs do not determine is not part of it.
+    A nest over an open dimension that the shapes of the constant inputs do not determine is not part of it, nor one over a
+    dimension of which conditions say something beside such a one: a step may rely on them, and nothing checks them before the
+    other sizes are known.
     """
     constants = frozenset(b.name for b in (*program.params, *program.buffers) if b.constant)
     if not constants:
         return Preparation(frozenset(), (), frozenset(), frozenset())
     nests = [_nest(s, program) for s in program.body]
-    told = told_by([p.described for p in program.params if p.constant])
+    told = _checked(told_by([p.described for p in program.params if p.constant]), program.dims)
     params = frozenset(p.name for p in program.params)
     passing = frozenset(b.name for b in program.buffers if b.scope == "global")
     inside = [n for n, x in enumerate(nests) if x.dims <= told and not x.writes & params]
@@ -172,6 +175,15 @@ def preparation(program: Program) -> Preparation:
     fixed = _names(nests[n].writes for n in inside)
     prepared = tuple(b for b in program.buffers if b.name in fixed & read)
     return Preparation(frozenset(inside), prepared, fixed, constants & read)
+
+
+def _checked(told: frozenset[Dim], dims: Iterable[Dim]) -> frozenset[Dim]:
+    """Those of the dimensions that are told of which each condition is on such dimensions alone."""
+    names = {d.name for d in told}
+    conditions = [free_vars(c) for c in conditions_of(dims)]
+    while lost := {n for c in conditions if not c <= names for n in c & names}:
+        names -= lost
+    return frozenset(d for d in told if d.name in names)
 
 
 def _nest(s: Stmt, program: Program) -> _Nest:
