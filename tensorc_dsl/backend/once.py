@@ -1,4 +1,6 @@
-"""Lowers each program once, for compilation here or in another process, which is sent the kernel packed; and its key."""
+"""Lowers each program once, for compilation here or in another process, which is sent the kernel packed; and its key, by
+which programs are compared that lowering treats alike.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,11 @@ from functools import cache
 from typing import Any, cast
 
 from tensorc_dsl.backend.protocol import Backend, LoweredKernel, backend_of, native
-from tensorc_dsl.ir.node import by_identity
-from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.node import by_identity, replace
+from tensorc_dsl.ir.program import Program, is_in_order
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
+from tensorc_dsl.proof.equivalence.bits import in_order
 
 KEPT = 1024
 """The largest number of programs whose kernels are kept. One takes about as much memory as its program."""
@@ -71,6 +74,22 @@ def lowered_once(program: Program, target: Target) -> Lowered:
     if isinstance(found, str):
         raise LowerError(found)
     return found
+
+
+def in_order_if_lowered_so(program: Program, target: Target) -> Program:
+    """The program as one that keeps its order, if its kernel for the target is that of such a one: then lowering has combined
+    no lanes, and no loop is cut where it decides what is fused. Else as it is. Each case of a divided one is looked at."""
+    if program.cases:
+        cases = (replace(c, program=in_order_if_lowered_so(c.program, target)) for c in program.cases)
+        return replace(program, cases=tuple(cases))
+    if is_in_order(program):
+        return program
+    ordered = in_order(program)
+    try:
+        same = lowered_once(program, target).key == lowered_once(ordered, target).key
+    except LowerError:
+        return program
+    return ordered if same else program
 
 
 def lowered_as(program: Program, target: Target, lowered: Lowered) -> None:

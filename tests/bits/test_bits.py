@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from campaigns.rounding import adversarial, kernel_of, outputs
+from tensorc_dsl.backend.once import in_order_if_lowered_so
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api import Task, loads
@@ -21,6 +22,7 @@ from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.proof.equivalence.bits import changed_order, in_order, same_bits
 from tensorc_dsl.proof.equivalence.rows import same_rows
 from tensorc_dsl.proof.equivalence.validate import Unproved, Valid
+from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.check import other_bits
 
@@ -58,6 +60,11 @@ compute softmax(X: f32[M, N]) -> Y: f32[M, N] {
     Y[i, j] = e[i, j] / s[i]
 }
 
+intrinsic dots
+    desc (A: f32[4], B: f32[4], C: f32[1]) {
+        C[i] += sum[k] A[k] * B[k]
+    }
+
 schedule plain for matmul {}
 schedule plain_box for box {}
 schedule plain_masked for masked {}
@@ -74,6 +81,7 @@ task numbers = whole(M=7, N=19, K=24)
 task most = largest(M=7, K=24)
 task scaling = scaled(M=19)
 task rows = softmax(M=5, N=19)
+task few = softmax(M=5, N=3)
 """
 
 KEPT = {
@@ -109,6 +117,11 @@ vectorize(w)"""),
     "padding near its use": ("boxes", """
 let [h, w, a, b] = Y.loops
 compute_at(P, h)"""),
+    "an instruction that is loops on each machine": ("product", """
+let [i, j, k] = C.loops
+let [k0, k1] = split(k, [_, 4])
+decompose_reduction(C, k0)
+tensorize(k1, "dots")"""),
     "whole numbers in parts": ("numbers", """
 let [i, j, k] = C.loops
 let [k0, k1] = split(k, [4, _])
@@ -278,6 +291,34 @@ def test_lowering_combines_no_lanes_of_a_program_in_order() -> None:
     found = same_bits(in_order(program), program)
     assert isinstance(found, Unproved)
     assert "across the lanes" in found.diagnostic.message
+
+
+def test_where_buffers_are_decides_what_lowering_combines(tasks: Mapping[str, Task]) -> None:
+    """Two schedules with equal loops: of one the terms are on the stack, where lanes are combined, and of the other not."""
+    plain = tasks["rows"].program
+    apart = scheduled(tasks, "rows", "storage_align(e, 0, 4096)")
+    assert plain.body == apart.body
+    assert moderately_differ(plain, apart)
+    assert isinstance(same_bits(plain, apart), Unproved)
+
+
+def moderately_differ(one: Program, other: Program) -> bool:
+    """Whether kernels of the two differ on numbers near each other, of which no term is lost in a sum."""
+    rng = np.random.default_rng(0)
+    inputs: dict[str, Array] = {p.name: rng.random(shape_of(p), np.float32) for p in one.inputs}
+    a, b = (outputs(kernel_of(p), one, inputs) for p in (one, other))
+    return any(other_bits(p.name, b[p.name], a[p.name], p.dtype, True) for p in one.outputs)
+
+
+def test_a_program_whose_kernel_keeps_its_order_is_one_that_does(tasks: Mapping[str, Task]) -> None:
+    """Lowering combines four or more terms across lanes, and cuts no loop here that decides what is fused."""
+    task = tasks["few"]
+    assert isinstance(task.verify_bits(task.sample(0)), Valid)
+    assert not isinstance(tasks["rows"].verify_bits(tasks["rows"].sample(0)), Valid)
+    assert not moderately_differ(in_order(task.program), task.program)
+    assert moderately_differ(in_order(tasks["rows"].program), tasks["rows"].program)
+    program = in_order_if_lowered_so(task.program, task.target)
+    assert program == in_order(task.program)
 
 
 # Steps.

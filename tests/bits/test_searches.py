@@ -64,8 +64,10 @@ def test_a_search_says_what_it_keeps() -> None:
 
 
 def test_a_file_keeps_no_schedule_that_does_not_keep_the_bits() -> None:
-    """A search draws each schedule behind `keep_order`; the one of the file leaves its order to lowering."""
-    text = "schedule copied for matmul {\n    cache_read(C, A)\n    cache_read(C, B)\n}\n"
+    """A search draws each schedule behind `keep_order`; the one of the file leaves its order to lowering, which combines
+    lanes of the products of two rows."""
+    turned = "let columns = cache_read(C, B)\n    transform_layout(columns, (k, j) -> (j, k))"
+    text = f"schedule copied for matmul {{\n    cache_read(C, A)\n    {turned}\n}}\n"
     plain = task("small")
     kept = plain.keeping(bits=True)
     held = schedule_in(text.encode(), kept, Path("small.best.tsched"))

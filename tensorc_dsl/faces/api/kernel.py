@@ -312,7 +312,7 @@ def recorded_schedule(task: TaskData, database: Database, on_warning: Callable[[
             if task.keeps is None:
                 passed.append(Passed(row, f"{e.diagnostics[0].code}: {e.diagnostics[0].message}"))
             continue
-        if task.keeps is not None and not is_kept(task.keeps, trace):
+        if task.keeps is not None and not is_kept(task, task.keeps, trace):
             continue
         if changed := others(best.modules, versions(task.space)):
             on_warning(other_version(task.name, row, changed))

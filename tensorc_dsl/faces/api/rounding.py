@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tensorc_dsl.backend.once import in_order_if_lowered_so
 from tensorc_dsl.base.diagnostic import Note, TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api.schedules import Promise, TaskData
@@ -20,9 +21,9 @@ OWN = "the compute's own order"
 def bits_report(task: TaskData, trace: Trace, of: Trace | None = None) -> Valid | Unproved:
     """Whether the schedule gives the bits of another one, or of the compute's own order; if that is not proved, with the
     first step of each that is not proved to keep the bits that it found."""
-    one = in_order(task.program) if of is None else of.program
+    one = in_order(task.program) if of is None else in_order_if_lowered_so(of.program, task.target)
     named = OWN if of is None else f"`{of.name}`"
-    found = same_bits(one, trace.program, (named, f"`{trace.name}`"))
+    found = same_bits(one, in_order_if_lowered_so(trace.program, task.target), (named, f"`{trace.name}`"))
     if isinstance(found, Valid):
         return found
     d = found.diagnostic
@@ -43,17 +44,19 @@ def first_change(task: TaskData, trace: Trace) -> Note | None:
     return None
 
 
-def rows_report(trace: Trace, dim: str) -> Valid | Unproved:
+def rows_report(task: TaskData, trace: Trace, dim: str) -> Valid | Unproved:
     """Whether each row of the results of a schedule has the same bits for every size of the open dimension `dim`."""
-    return same_rows(trace.program, trace.program, dim)
+    program = in_order_if_lowered_so(trace.program, task.target)
+    return same_rows(program, program, dim)
 
 
-def is_kept(promise: Promise, trace: Trace) -> bool:
+def is_kept(task: TaskData, promise: Promise, trace: Trace) -> bool:
     """Whether a schedule is proved to keep what was promised."""
     of, rows = promise.bits_of, promise.rows
+    program = in_order_if_lowered_so(trace.program, task.target)
     found = (
-        None if of is None else same_bits(of, trace.program),
-        None if rows is None else same_rows(trace.program, trace.program, rows),
+        None if of is None else same_bits(of, program),
+        None if rows is None else same_rows(program, program, rows),
     )
     return not any(isinstance(x, Unproved) for x in found)
 
@@ -67,9 +70,10 @@ def require_rows(program: Program, dim: str) -> None:
 def require_order(task: TaskData, of: Trace) -> Program | None:
     """The program whose bits schedules are to give, if they are those of a named one; None if these are the bits of the
     compute's own order, which steps keep one by one. Raises TschedError (E0810) if its order is open."""
-    if isinstance(same_bits(in_order(task.program), of.program), Valid):
+    program = in_order_if_lowered_so(of.program, task.target)
+    if isinstance(same_bits(in_order(task.program), program), Valid):
         return None
-    found = same_bits(in_order(of.program), of.program)
+    found = same_bits(in_order(of.program), program)
     if isinstance(found, Unproved):
         raise TschedError(found.diagnostic)
-    return of.program
+    return program

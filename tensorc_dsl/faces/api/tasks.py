@@ -338,11 +338,11 @@ class Task(TaskData):
 
     def verify_rows(self, trace: Trace, dim: str) -> Report:
         """Whether each row of the results has the same bits for every size of the open dimension `dim`."""
-        return rows_report(self.frozen(trace), dim)
+        return rows_report(self, self.frozen(trace), dim)
 
     def holds(self, trace: Trace) -> bool:
         """Whether a schedule is proved to keep what those of the task are to keep; see `keeping`."""
-        return self.keeps is None or is_kept(self.keeps, self.frozen(trace))
+        return self.keeps is None or is_kept(self, self.keeps, self.frozen(trace))
 
     def keeping(self, *, bits_of: StrPath | Trace | None = None, bits: bool = False, rows: str | None = None) -> Task:
         """The same task, of which only schedules are drawn that give the bits of the compute's own order if `bits`, those of

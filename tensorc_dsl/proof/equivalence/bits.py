@@ -103,7 +103,7 @@ def parting(one: Program, other: Program, names: tuple[str, str]) -> Parting | N
         left = uncovered(divided)
         return None if left is None else Parting(f"no case has {described(divided.divided_by, left)}")
     a, b = resolved(one), resolved(other)
-    alike = a.params == b.params and a.body == b.body and is_in_order(a) == is_in_order(b)
+    alike = replace_node(a, name=b.name) == b  # buffers too: what lowering does depends on where these are
     for p, which in ((a, names[0]), (b, names[1])):
         if (found := open_order(p) or (None if alike else _open_lowering(p))) is not None:
             return Parting(f"{which}: {found}")
@@ -147,7 +147,7 @@ def open_order(program: Program) -> str | None:
             return f"the updates of `{s.name}` are atomic, and come in any order"
         if isinstance(s, For) and s.kind is LoopKind.TENSORIZED and (named := intrinsic_of(program, s)) is not None:
             value = named.store.value
-            if not isinstance(value, Load) and dtype_of(value).is_float:
+            if named.lowerings and not isinstance(value, Load) and dtype_of(value).is_float:
                 return f"`{named.name}` at the loop `{s.var}` rounds in an order of its own"
     return None
 
