@@ -212,6 +212,10 @@ sizes: $(VENV)/.dev ## Random programs of sizes near 2**31, 2**53 and 2**63, ref
 ranges: $(VENV)/.dev ## Kernels for open sizes, single and selected ones, at each size from 1 to 4096 (SEED=0 COUNT=300)
 	$(BIN)/python -m campaigns.every_size --seed $(SEED) --count $(COUNT)
 
+.PHONY: shapes
+shapes: $(VENV)/.dev ## Kernels for several open sizes, with conditions and divided ones: results, calls outside, bits (SEED=0 COUNT=300)
+	$(BIN)/python -m campaigns.random_shapes --seed $(SEED) --count $(COUNT)
+
 .PHONY: processors
 processors: $(VENV)/.dev ## Kernels of the suites for AArch64 and AVX2 under QEMU, where it is installed (SEED=0 DRAWS=20)
 	$(BIN)/python -m campaigns.processors --seed $(SEED) --draws $(DRAWS) --jobs $(THREADS)

@@ -142,13 +142,14 @@ def kept(program: Program) -> bool:
 
 
 def adversarial(program: Program, seed: int) -> dict[str, Array]:
-    """Inputs that show an order. Twice, by turns: terms that cancel, products that are subnormal, and numbers of all
-    sizes, some of them infinite, NaN or a zero; then numbers near each other, of which no exponential is lost beside another
-    one; and both zeros among a few ones, which sums keep the signs of. Inputs that are no floats are as the reference makes
-    them."""
+    """Inputs that show an order. Twice, by turns: terms that cancel, products that are subnormal, and numbers of all sizes,
+    some of them infinite, NaN or a zero. Then numbers near each other, of which no exponential is lost beside another one;
+    and zeros among a few ones, whose products are negative, while a sum begins at the other zero. Inputs that are no floats
+    are as the reference makes them.
+    """
     rng = np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, 7))))
     out = make_inputs(program, seed)
-    for p in program.inputs:
+    for number, p in enumerate(program.inputs):
         if not p.dtype.is_float:
             continue
         shape = shape_of(p)
@@ -157,7 +158,7 @@ def adversarial(program: Program, seed: int) -> dict[str, Array]:
             case 6:
                 values = sign * (0.5 + rng.random(shape))
             case 7:
-                values = sign * (rng.random(shape) < 0.1)
+                values = (1.0 if number % 2 else -1.0) * (rng.random(shape) < 0.1)
             case n if n % 3 == 0:  # a large number, and soon its opposite
                 size = np.exp2(rng.integers(-4, 24, shape))
                 values = sign * size * (1 + rng.random(shape))
