@@ -210,13 +210,16 @@ def _least(e: ir.Expr) -> int | None:
     return bounds(e, {})[0]
 
 
+SMALLER = "let the open dimensions end at smaller sizes"
+
+
 def extent(e: tree.Expr, env: Environment, what: str) -> ir.Expr:
     """A size: an index expression over the environment, nonnegative and within 64 bits. Raises Invalid otherwise."""
     value = index_expr(e, env.sizes)
     n = ir.constant(value)
     _require_short(value, what.strip("`"), MOST_OF_SIZE, e.span)
     if n is None and not env.unbound and too_far(value, {}) is not None:
-        raise Invalid(TOO_FAR(e.span, text=e.span.text, repair="let the open dimensions end at smaller sizes"))
+        raise Invalid(TOO_FAR(e.span, text=e.span.text, repair=SMALLER))
     if n is None:
         value = simplify(value, {})
     if n is None and not env.unbound:
@@ -258,6 +261,8 @@ def restrict(defn: tree.ComputeDef, env: Environment, occurring: Sequence[tree.E
         if names <= env.sizes.keys():
             cond = size_condition(e, env)
             if len(ir.dims_in(cond)) > (e not in occurring) and affine_only((cond,)) == (cond,):
+                if not env.unbound and too_far(cond, {}) is not None:  # calls would be compared with another number
+                    raise Invalid(TOO_FAR(e.span, text=e.span.text, repair=SMALLER))
                 told.append(cond)
     if env.unbound or not told or broken_by(negate(reduce(partial(ir.Logic, "and"), told)), env.open) is None:
         return

@@ -97,11 +97,39 @@ def test_a_multiple_beside_another_size() -> None:
 
 @pytest.mark.parametrize(
     ("said", "code"),
-    [("M * N <= 99", "E0444"), ("M < N, N < M", "E0444"), ("Q < 3", "E0405"), ("M + 1", "E0444"), ("M > 40", "E0444")],
+    [
+        ("M * N <= 99", "E0444"),
+        ("M < N, N < M", "E0444"),
+        ("Q < 3", "E0405"),
+        ("M + 1", "E0444"),
+        ("M > 40", "E0444"),
+    ],
 )
 def test_what_is_no_condition_is_an_error(said: str, code: str) -> None:
     with pytest.raises(TschedError, match=code):
         loads(SUMS + said)
+
+
+@pytest.mark.parametrize("most", [2**60, 2**50])
+def test_a_condition_that_leaves_64_bits_is_an_error(most: int) -> None:
+    """At 2 ** 60 rows without elements it was met by the number that it wrapped around to."""
+    text = f"""
+compute few(A: i8[M, 0], B: i8[N, 0]) -> Y: i32[8] where 16 * M <= N {{ Y[i] = i32(1) if i < M else i32(0) }}
+schedule plain for few {{ }}
+task tail = few(M=0..{most}, N=0..100) with plain
+"""
+    if most == 2**60:
+        with pytest.raises(TschedError, match="E0404"):
+            task(text)
+        return
+    found = task(text)
+    kernel = found.replay(found.sample(0))
+    few = np.empty((50, 0), np.int8)
+    assert kernel(few[:3], few).sum() == 3
+    for rows in (4, most):
+        for _ in range(2):
+            with pytest.raises(ValueError, match="kernel takes"):
+                kernel(np.empty((rows, 0), np.int8), few)
 
 
 @pytest.mark.parametrize("name", ["rows", "selects"])
