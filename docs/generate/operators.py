@@ -62,11 +62,14 @@ def of_torch() -> str:
 
 def of_models() -> str:
     """The operators that an imported model may have, in alphabetical order."""
+    from tensorc_dsl.graph.control import CONTROL
     from tensorc_dsl.graph.expanding import EXPANSIONS
     from tensorc_dsl.graph.folding import EVALUATORS
     from tensorc_dsl.graph.importing import TABLE
+    from tensorc_dsl.graph.runtime_operators import RUNTIME
 
-    computed = {*TABLE, *EXPANSIONS}
-    folded = {*EVALUATORS, "If", "Shape", "Size"} - computed
-    shown, constant = (", ".join(f"`{name}`" for name in sorted(some)) for some in (computed, folded))
-    return f"{shown}; of constants alone also {constant}."
+    computed = {*TABLE, *EXPANSIONS, *CONTROL}
+    folded = {*EVALUATORS, "Shape", "Size"} - computed
+    own = {name.rpartition(".")[2] for name in RUNTIME}
+    shown, constant, runtime = (", ".join(f"`{n}`" for n in sorted(some)) for some in (computed, folded, own))
+    return f"{shown}; of constants alone also {constant}; of ONNX Runtime's domain `com.microsoft` {runtime}."

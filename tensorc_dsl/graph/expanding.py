@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import sqrt
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
 
-from tensorc_dsl.graph.graph import NUMPY, Array, Graph, Node, Unsupported, renamed
+from tensorc_dsl.graph.control import MOST_NODES
+from tensorc_dsl.graph.graph import Array, Graph, Node, Unsupported, anchor, copied, value_type
 from tensorc_dsl.graph.operators.lowering import Site, axis_of, broadcast
 from tensorc_dsl.graph.operators.products import ATTENTION, ROTATION, AttentionForm
-
-MOST_NODES = 1 << 12
-"""The nodes that a loop becomes."""
 
 
 @dataclass(slots=True)
@@ -25,22 +23,30 @@ class Expansion:
     nodes: list[Node] = field(default_factory=list[Node])
     constants: dict[str, Array] = field(default_factory=dict[str, Array])
 
+    _parts: int = 0
+
+    def add(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
+        """Add a node."""
+        self.nodes.append(Node(op, tuple(inputs), tuple(outputs), attributes, self.node.place))
+
     def emit(self, op: str, *inputs: str, to: str = "", **attributes: Any) -> str:
         """The output of a node that is added; `to` is its name."""
-        name = to or self._name()
-        self.nodes.append(Node(op, inputs, (name,), attributes, self.node.place))
+        name = to or self.part()
+        self.add(op, inputs, [name], **attributes)
         return name
 
     def constant(self, value: Any, dtype: Any = np.int64) -> str:
-        name = self._name()
+        name = self.part()
         self.constants[name] = np.asarray(value, dtype)
         return name
 
     def reshaped(self, name: str, shape: Sequence[int], to: str = "") -> str:
         return self.emit("Reshape", name, self.constant(shape), to=to)
 
-    def _name(self) -> str:
-        return f"{self.node.place}/{len(self.nodes)}.{len(self.constants)}"
+    def part(self) -> str:
+        """A name for a value of the node's own."""
+        self._parts += 1
+        return f"{anchor(self.node)}/{self._parts}"
 
 
 # --- loops -------------------------------------------------------------------------------------------------------------
@@ -68,17 +74,15 @@ def _scan(site: Site, out: Expansion) -> None:
     ]
     parts: list[list[str]] = []
     for o, axis in zip(scanned, axes, strict=True):
-        names = [f"{out.node.place}/{o.name}.{axis}.{t}" for t in range(steps)]
-        out.nodes.append(Node("Split", (o.name,), tuple(names), {"axis": axis}, out.node.place))
+        names = [f"{anchor(out.node)}/{o.name}.{axis}.{t}" for t in range(steps)]
+        out.add("Split", (o.name,), names, axis=axis)
         parts.append([out.emit("Squeeze", n, out.constant([axis])) for n in names])
     results: list[list[str]] = [[] for _ in range(made)]
-    own = {o for n in body.nodes for o in n.outputs if o} | set(body.constants)
     for t in range(steps):
         given = [*states, *(p[steps - 1 - t if back else t] for p, back in zip(parts, backwards[0], strict=True))]
-        names = {name: f"{out.node.place}/{t}/{name}" for name in own} | dict(zip(body.inputs, given, strict=True))
-        out.constants |= {names[name]: value for name, value in body.constants.items()}
-        out.nodes += [renamed(n, names) for n in body.nodes]
-        ends = [names.get(o, o) for o in body.outputs]
+        nodes, constants, ends = copied(body, f"{anchor(out.node)}/{t}", dict(zip(body.inputs, given, strict=True)))
+        out.constants |= constants
+        out.nodes += nodes
         states = ends[:first]
         for k, end in enumerate(ends[first:]):
             results[k].append(end)
@@ -118,9 +122,10 @@ class _Heads:
 
     def plain(self, out: Expansion) -> _Heads:
         """In the order of batches, heads, elements and parts."""
-        if self.order == (0, 1, 2, 3):
+        order = tuple(range(len(self.order)))
+        if self.order == order:
             return self
-        return _Heads(out.emit("Transpose", self.name, perm=list(self.order)), self.sizes, (0, 1, 2, 3))
+        return _Heads(out.emit("Transpose", self.name, perm=list(self.order)), self.sizes, order)
 
 
 def _split_axis(order: Sequence[int], axis: int) -> tuple[int, ...]:
@@ -142,12 +147,10 @@ def _heads(site: Site, out: Expansion, n: int) -> _Heads:
 
 def _attention(site: Site, out: Expansion) -> None:
     q, k, v = (_heads(site, out, n) for n in range(3))
-    if site.wants(3):
-        raise Unsupported("its scores as an output")
     past = site.optional(4)
     if past is not None or site.wants(1) or site.wants(2):
         k, v = (_present(site, out, n, x) for n, x in ((1, k), (2, v)))
-    dtype = np.dtype(NUMPY[site.given(0).dtype])
+    dtype = value_type(site.given(0).dtype)
     heads, groups = q.sizes[1], k.sizes[1]
     if not groups or heads % groups or v.sizes[1] != groups:
         raise Unsupported(f"{heads} heads of queries for {groups} of keys and {v.sizes[1]} of values")
@@ -161,6 +164,12 @@ def _attention(site: Site, out: Expansion) -> None:
             shape = (*mask[1][:-3], *split, *mask[1][-2:])
             mask = out.reshaped(mask[0], shape), shape
     scale, cap = site.attribute("scale") or 1 / sqrt(q.sizes[-1]), site.attribute("softcap", 0.0)
+    if site.wants(3):
+        name = _spelled(
+            site, out, (q, k, v), out.constant(scale, dtype), out.constant(cap, dtype) if cap else "", mask, is_masked
+        )
+        _shaped(site, out, name, made, heads != groups, result)
+        return
     others = [out.constant(scale, dtype)]
     changes: list[tuple[str, tuple[int, ...]]] = [("Mul", (-1, 3))]
     if cap:
@@ -176,6 +185,7 @@ def _attention(site: Site, out: Expansion) -> None:
         else:
             changes.append(("Add", (-1, place)))
     order = () if is_masked else result
+    shape = made if is_masked else tuple(made[a] for a in result or range(4))
     if order and heads != groups:
         order = _split_axis(order, 1)
     keys = (*k.order[:-2], k.order[-1], k.order[-2])
@@ -184,13 +194,54 @@ def _attention(site: Site, out: Expansion) -> None:
     if is_masked:
         assert mask is not None
         name = out.emit("Where", _some(site, out, mask[0]), name, out.constant(0, dtype))
-    if heads != groups:
-        name = out.reshaped(name, made if is_masked else tuple(made[a] for a in result or range(4)))
-    if result and is_masked:
-        name = out.emit("Transpose", name, perm=list(result))
+    _shaped(site, out, name, shape, heads != groups, result if is_masked else ())
+
+
+def _shaped(
+    site: Site, out: Expansion, name: str, shape: tuple[int, ...], is_grouped: bool, order: tuple[int, ...]
+) -> None:
+    """The result of heads in the shape that the node has, after a transposition."""
+    if is_grouped:
+        name = out.reshaped(name, shape)
+    if order:
+        name, shape = out.emit("Transpose", name, perm=list(order)), tuple(shape[a] for a in order)
     if site.given(0).type.rank == 3:
-        out.reshaped(name, (made[0], made[2], made[1] * made[3]))
+        out.reshaped(name, (*shape[:2], shape[2] * shape[3]))
     out.nodes[-1] = replace(out.nodes[-1], outputs=out.node.outputs[:1])
+
+
+def _spelled(
+    site: Site,
+    out: Expansion,
+    heads: tuple[_Heads, _Heads, _Heads],
+    scale: str,
+    cap: str,
+    mask: _Sized | None,
+    is_masked: bool,
+) -> str:
+    """An attention node by node, since its scores are an output, too: the result of each head."""
+    q, k, v = (x.plain(out) for x in heads)
+    mode, dtype = site.attribute("qk_matmul_output_mode", 0), value_type(site.given(0).dtype)
+    turned = [*k.order[:-2], k.order[-1], k.order[-2]]
+    scores = shown = out.emit("Mul", out.emit("MatMul", q.name, out.emit("Transpose", k.name, perm=turned)), scale)
+    if cap:
+        scores = out.emit("Mul", out.emit("Tanh", out.emit("Div", scores, cap)), cap)
+    shown = scores if mode == 1 else shown
+    if mask is not None:
+        given = site.optional(3)
+        if given is None or given.dtype == "bool":
+            scores = out.emit("Where", mask[0], scores, out.constant(-np.inf, dtype))
+        else:
+            scores = out.emit("Add", scores, mask[0])
+    shown = scores if mode == 2 else shown
+    weights = out.emit("Softmax", scores, axis=-1)
+    if is_masked:
+        assert mask is not None
+        weights = out.emit("Where", _some(site, out, mask[0]), weights, out.constant(0, dtype))
+    shown = weights if mode == 3 else shown
+    batch, count, rows, columns = q.shape[0], prod(q.shape[1:-2]), q.shape[-2], k.shape[-2]
+    out.reshaped(shown, (batch, count, rows, columns), to=out.node.outputs[3])
+    return out.emit("MatMul", weights, v.name)
 
 
 def _some(site: Site, out: Expansion, mask: str) -> str:
@@ -199,7 +250,7 @@ def _some(site: Site, out: Expansion, mask: str) -> str:
     o = site.optional(3)
     if o is None or o.dtype == "bool":
         return top
-    return out.emit("Greater", top, out.constant(-np.inf, NUMPY[o.dtype]))
+    return out.emit("Greater", top, out.constant(-np.inf, value_type(o.dtype)))
 
 
 def _present(site: Site, out: Expansion, n: int, x: _Heads) -> _Heads:
@@ -245,7 +296,7 @@ def _mask(site: Site, out: Expansion, q: Sequence[int], k: Sequence[int], offset
         missing = columns - given.shape[-1]
         if missing > 0 and given.shape[-1] > 1:
             pads = [0] * (2 * given.type.rank - 1) + [missing]
-            name = out.emit("Pad", given.name, out.constant(pads), out.constant(fill, NUMPY[given.dtype]))
+            name = out.emit("Pad", given.name, out.constant(pads), out.constant(fill, value_type(given.dtype)))
             mask = name, (*given.shape[:-1], columns)
         if given.value is None or missing or lengths is not None:
             is_masked = True
@@ -263,7 +314,7 @@ def _mask(site: Site, out: Expansion, q: Sequence[int], k: Sequence[int], offset
     if added is None:
         return (name, shape), is_masked
     assert given is not None
-    made = out.emit("Where", name, added[0], out.constant(-np.inf, NUMPY[given.dtype]))
+    made = out.emit("Where", name, added[0], out.constant(-np.inf, value_type(given.dtype)))
     return (made, broadcast([shape, added[1]])), is_masked
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
+from math import log10, prod
 from typing import Any
 
 import numpy as np
@@ -38,13 +38,18 @@ def _mod(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
     return [np.fmod(*xs) if node.attributes.get("fmod") else np.mod(*xs)]
 
 
-def _cast(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+def _dtype_of(number: int) -> Any:
+    """The element type that ONNX gives a number. Raises Unsupported."""
     from onnx import helper
 
-    dtype = helper.tensor_dtype_to_np_dtype(node.attributes.get("to", 0))
+    dtype = helper.tensor_dtype_to_np_dtype(number)
     if dtype.name not in DTYPES:
-        raise Unsupported("a cast to a type that is not supported")
-    return [xs[0].astype(dtype)]
+        raise Unsupported("a type that is not supported")
+    return dtype
+
+
+def _cast(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    return [xs[0].astype(_dtype_of(node.attributes.get("to", 0)))]
 
 
 def _cast_like(_: Node, xs: Sequence[Any]) -> Sequence[Array]:
@@ -204,6 +209,112 @@ def _non_zero(_: Node, xs: Sequence[Any]) -> Sequence[Array]:
     return [np.array(np.nonzero(np.atleast_1d(xs[0])), np.int64)]
 
 
+def _clip(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    low, high = (xs[k] if len(xs) > k else node.attributes.get(name) for k, name in ((1, "min"), (2, "max")))
+    made = xs[0] if low is None else np.maximum(xs[0], low)
+    return [np.asarray(made if high is None else np.minimum(made, high), xs[0].dtype)]
+
+
+# --- selections --------------------------------------------------------------------------------------------------------
+
+
+def _compress(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    axis = node.attributes.get("axis")
+    return [np.compress(xs[1], xs[0], axis if axis is None else axis_of(axis, xs[0].ndim))]
+
+
+def _gather_elements(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    axis = axis_of(node.attributes.get("axis", 0), xs[0].ndim)
+    places: list[Any] = list(np.indices(np.shape(xs[1]), sparse=True))
+    places[axis] = xs[1]
+    return [xs[0][tuple(places)]]
+
+
+def _extreme(f: Callable[..., Any]) -> Evaluate:
+    """The position of the first or of the last extreme along an axis."""
+
+    def evaluate(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+        axis = axis_of(node.attributes.get("axis", 0), xs[0].ndim)
+        last = node.attributes.get("select_last_index", 0)
+        made = f(np.flip(xs[0], axis) if last else xs[0], axis=axis)
+        made = xs[0].shape[axis] - 1 - made if last else made
+        return [np.expand_dims(made, axis) if node.attributes.get("keepdims", 1) else np.asarray(made)]
+
+    return evaluate
+
+
+def _top(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    x, axis, count = xs[0], axis_of(node.attributes.get("axis", -1), xs[0].ndim), int(xs[1].reshape(-1)[0])
+    if not 0 <= count <= x.shape[axis]:
+        raise Unsupported(f"{count} of {x.shape[axis]} elements")
+    if node.attributes.get("largest", 1):
+        order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    else:
+        order = np.argsort(x, axis, kind="stable")
+    order = np.take(order, np.arange(count), axis).astype(np.int64)
+    return [np.take_along_axis(x, order, axis), order]
+
+
+def _cumulative(f: np.ufunc) -> Evaluate:
+    def evaluate(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+        x, axis = np.asarray(xs[0]), axis_of(int(xs[1].reshape(-1)[0]), xs[0].ndim)
+        x = np.flip(x, axis) if node.attributes.get("reverse", 0) else x
+        made = f.accumulate(x, axis, x.dtype)
+        if node.attributes.get("exclusive", 0):
+            made = np.roll(made, 1, axis)
+            made[(slice(None),) * axis + (slice(0, 1),)] = f.identity
+        return [np.flip(made, axis) if node.attributes.get("reverse", 0) else made]
+
+    return evaluate
+
+
+def _unique(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    axis = node.attributes.get("axis")
+    x = xs[0].reshape(-1) if axis is None else xs[0]
+    along = 0 if axis is None else axis_of(axis, x.ndim)
+    values, first, inverse, counts = np.unique(x, True, True, True, axis=along)
+    order = np.arange(len(first)) if node.attributes.get("sorted", 1) else np.argsort(first)
+    rank = np.argsort(order)
+    return [np.take(values, order, along), first[order], rank[inverse.reshape(-1)], counts[order]]
+
+
+# --- tables of signals -------------------------------------------------------------------------------------------------
+
+
+def _window(*factors: float) -> Evaluate:
+    """A sum of cosines over a period."""
+
+    def evaluate(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+        size = int(xs[0].reshape(-1)[0])
+        if not 0 <= size <= MOST_FOLDED:
+            raise Unsupported(f"a window of {size} elements")
+        turns = np.arange(size) / max(size if node.attributes.get("periodic", 1) else size - 1, 1)
+        made = sum(f * np.cos(2 * np.pi * k * turns) for k, f in enumerate(factors))
+        return [np.asarray(made).astype(_dtype_of(node.attributes.get("output_datatype", 1)))]
+
+    return evaluate
+
+
+def _mel_weights(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
+    """Triangles over frequencies, whose corners are equally far apart in mel."""
+    bands, length, rate, low, high = (x.item() for x in xs)
+    bins = length // 2 + 1
+    if not (bands > 0 and bins > 0 and bands * bins <= MOST_FOLDED and rate > 0):
+        raise Unsupported(f"{bands} bands of {bins} frequencies")
+    least, most = (2595 * log10(1 + end / 700) for end in (low, high))
+    mels = [least + k * (most - least) / (bands + 2) for k in range(bands + 2)]
+    at = [int((length + 1) * (700 * (10 ** (mel / 2595) - 1)) // rate) for mel in mels]
+    out = np.zeros((bins, bands))
+    for band, (left, middle, right) in enumerate(zip(at, at[1:], at[2:], strict=False)):
+        if left == middle:
+            out[middle, band] = 1
+        for k in range(left, middle + 1 if left != middle else left):
+            out[k, band] = (k - left) / (middle - left)
+        for k in range(middle, right if middle != right else middle):
+            out[k, band] = (right - k) / (right - middle)
+    return [out.astype(_dtype_of(node.attributes.get("output_datatype", 1)))]
+
+
 EVALUATORS: Mapping[str, Evaluate] = {
     "Constant": _constant,
     "ConstantOfShape": _filled,
@@ -224,6 +335,18 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "Expand": _expand,
     "Tile": _tile,
     "NonZero": _non_zero,
+    "Compress": _compress,
+    "GatherElements": _gather_elements,
+    "TopK": _top,
+    "ArgMax": _extreme(np.argmax),
+    "ArgMin": _extreme(np.argmin),
+    "CumSum": _cumulative(np.add),
+    "CumProd": _cumulative(np.multiply),
+    "Unique": _unique,
+    "HannWindow": _window(0.5, -0.5),
+    "HammingWindow": _window(25 / 46, -21 / 46),
+    "BlackmanWindow": _window(0.42, -0.5, 0.08),
+    "MelWeightMatrix": _mel_weights,
     "ReduceProd": _reduce(np.prod),
     "ReduceSum": _reduce(np.sum),
     "ReduceMax": _reduce(np.max),
@@ -235,6 +358,8 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "Div": _numbers(_divided),
     "Mod": _mod,
     "Pow": _numbers(np.power),
+    "Clip": _clip,
+    "Sign": _numbers(np.sign),
     "Neg": _numbers(np.negative),
     "Abs": _numbers(np.abs),
     "Sqrt": _numbers(np.sqrt),
@@ -256,6 +381,7 @@ EVALUATORS: Mapping[str, Evaluate] = {
     "Not": _one(np.logical_not),
     "And": _one(np.logical_and),
     "Or": _one(np.logical_or),
+    "Xor": _one(np.logical_xor),
     "Where": _one(np.where),
 }
 """By operator; those of floats that round otherwise than a kernel does are folded too, within a rounding."""

@@ -17,11 +17,24 @@ MOST_ELEMENTS = 1 << 32
 
 DTYPES: Mapping[str, str] = {
     "float32": "f32", "float64": "f64", "float16": "f16", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
-    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "bool",
+    "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "bool", "bfloat16": "bf16",
 }  # fmt: skip
-"""The element types of NumPy that values have, with their names in the language."""
+"""The element types of arrays that values have, with their names in the language."""
 
-NUMPY: Mapping[str, str] = {ours: theirs for theirs, ours in DTYPES.items()}
+NUMPY: Mapping[str, str] = {ours: theirs for theirs, ours in DTYPES.items()} | {"bf16": "uint16"}
+"""The element types of NumPy in memory. Of bf16, which NumPy lacks, it is that of the bits."""
+
+
+def value_type(dtype: str) -> np.dtype[Any]:
+    """The element type of a constant in an import; that of bf16 is of the package `ml_dtypes`, which comes with `onnx`."""
+    if dtype == "bf16":
+        from ml_dtypes import bfloat16
+
+        return np.dtype(bfloat16)
+    return np.dtype(NUMPY[dtype])
+
+
+FLOATS = ("f16", "bf16", "f32", "f64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +55,7 @@ class Tensor:
 
     @property
     def is_float(self) -> bool:
-        return self.dtype in ("f16", "bf16", "f32", "f64")
+        return self.dtype in FLOATS
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]" if self.shape else self.dtype
@@ -64,7 +77,7 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
-    """By name: int, float, str, list of these, array, or for a branch of `If` a `Graph`."""
+    """By name: int, float, str, list of these, array, or for a branch or a body a `Graph`."""
     place: str
 
 
@@ -72,12 +85,16 @@ REASON = "reason"
 """The attribute of a node that no operator of the table is, with the reason, if its frontend knows one."""
 
 
+Dims = tuple[int | str | None, ...] | None
+"""The dimensions of an input before its sizes are known: each is a number, a name, or None. None if their number is open."""
+
+
 @dataclass(slots=True)
 class Graph:
-    """A model before its sizes are known: a dimension of an input is a number, a name, or None."""
+    """A model before its sizes are known. Inputs have their element types and dimensions."""
 
     name: str
-    inputs: dict[str, tuple[str, tuple[int | str | None, ...]]]
+    inputs: dict[str, tuple[str, Dims]]
     outputs: tuple[str, ...]
     nodes: list[Node]
     constants: dict[str, Array] = field(default_factory=dict[str, Array])
@@ -120,7 +137,7 @@ def _renamed_branch(branch: Graph, names: Mapping[str, str]) -> Graph:
 
 def free_names(graph: Graph) -> set[str]:
     """The values of a branch that come from the graph around it."""
-    own = {*graph.constants, *(o for n in graph.nodes for o in n.outputs)}
+    own = {*graph.inputs, *graph.constants, *(o for n in graph.nodes for o in n.outputs)}
     used = {*graph.outputs, *(i for n in graph.nodes for i in n.inputs)}
     for node in graph.nodes:
         for branch in node.attributes.values():
@@ -129,11 +146,25 @@ def free_names(graph: Graph) -> set[str]:
     return used - own
 
 
+def anchor(node: Node) -> str:
+    """A name of which no other node has the like: names of nodes may be equal, and those of values are not."""
+    return next((o for o in node.outputs if o), node.place)
+
+
+def copied(body: Graph, prefix: str, given: Mapping[str, str]) -> tuple[list[Node], dict[str, Array], list[str]]:
+    """The nodes, constants and outputs of a copy of a body, whose own values have the prefix, and its inputs these names."""
+    own = {o for n in body.nodes for o in n.outputs if o} | set(body.constants)
+    names = {name: f"{prefix}/{name}" for name in own} | dict(given)
+    nodes = [renamed(n, names) for n in live(body.nodes, body.outputs)]
+    constants = {names[name]: value for name, value in body.constants.items()}
+    return nodes, constants, [names.get(o, o) for o in body.outputs]
+
+
 def literal(value: Any, dtype: str) -> str:
     """The literal of a value of a type. Negative numbers are in parentheses."""
     if dtype == "bool":
         return "true" if value else "false"
-    if dtype in ("f16", "bf16", "f32", "f64"):
+    if dtype in FLOATS:
         x = float(value)
         if np.isnan(x):
             return "nan"

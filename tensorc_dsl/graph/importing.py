@@ -15,40 +15,68 @@ import numpy as np
 
 from tensorc_dsl.base.diagnostic import Note, TschedError, problem
 from tensorc_dsl.graph.calls import Asks, Computes, Imported, Step, without_redundant_views
+from tensorc_dsl.graph.control import CONTROL
 from tensorc_dsl.graph.expanding import EXPANSIONS, Expansion
 from tensorc_dsl.graph.folding import EVALUATORS, fold
 from tensorc_dsl.graph.graph import (
     MOST_ELEMENTS,
-    NUMPY,
     REASON,
     Array,
     Graph,
     Node,
     Tensor,
     Unsupported,
-    renamed,
+    anchor,
+    copied,
     type_of,
+    value_type,
 )
 from tensorc_dsl.graph.layouts import with_layouts
-from tensorc_dsl.graph.operators import elementwise, movement, products, recurrent, reductions, windows
+from tensorc_dsl.graph.onnx_file import body_of, has_body
+from tensorc_dsl.graph.operators import (
+    elementwise,
+    lookups,
+    movement,
+    products,
+    recurrent,
+    reductions,
+    sampling,
+    windows,
+)
+from tensorc_dsl.graph.operators.halves import in_single
 from tensorc_dsl.graph.operators.lowering import Computed, Definition, Known, Operand, Site, Viewed, Writer
 from tensorc_dsl.graph.rewriting import rewritten
+from tensorc_dsl.graph.runtime_operators import RUNTIME
 
 TABLE: Mapping[str, Writer] = {
     **elementwise.TABLE,
+    **lookups.TABLE,
     **movement.TABLE,
     **products.TABLE,
     **recurrent.TABLE,
     **reductions.TABLE,
+    **sampling.TABLE,
     **windows.TABLE,
 }
 """Which function writes which operator."""
 
+_EXACT = frozenset(
+    (
+        *movement.TABLE,
+        *elementwise.CONVERSIONS,
+        *"Compress Gather GatherElements GatherND OneHot TensorScatter TopK".split(),
+    )
+)
+"""Operators that round nothing, or say by themselves what they round to."""
+
 _WRITERS: Mapping[str, Writer] = {
-    **TABLE,
-    products.ATTENTION: products.attention,
-    products.ROTATION: products.rotation,
-    reductions.FLAT_SOFTMAX: partial(reductions.softmax, False, True),
+    op: write if op in _EXACT else in_single(write, reductions.SINGLE.get(op, frozenset()))
+    for op, write in (
+        *TABLE.items(),
+        (products.ATTENTION, products.attention),
+        (products.ROTATION, products.rotation),
+        (reductions.FLAT_SOFTMAX, partial(reductions.softmax, False, True)),
+    )
 }
 
 _ASKS: Mapping[str, Asks] = {
@@ -74,21 +102,34 @@ def import_graph(graph: Graph, shapes: Mapping[str, Sequence[int]], values: Mapp
 
     Raises TschedError: E0942 if a size stays open or does not fit, E0941 with every node that is not supported.
     """
-    types = _input_types(graph, shapes, values)
-    graph = rewritten(graph)
+    given, graph = graph, rewritten(graph)
+    try:
+        types = _input_types(given, shapes, values)
+    except TschedError:
+        # Sizes are of no use to a model with operators that no sizes make known.
+        unknown = [(f"`{n.place}` ({n.op})", _why(n)) for n in graph.nodes if not _is_known(n.op)]
+        if unknown:
+            raise _unsupported(unknown) from None
+        raise
     worker = _Importer(dict(graph.constants))
     for name, type_ in types.items():
         if name in values:
-            worker.constants[name] = np.full(type_.shape, values[name], np.dtype(NUMPY[type_.dtype]))
+            worker.constants[name] = np.full(type_.shape, values[name], value_type(type_.dtype))
         else:
             worker.types[name] = type_
     worker.run(graph.nodes)
+    for name in worker.sequences.keys() & graph.outputs:
+        worker.refused.append((f"the output `{name}`", "a sequence: name its elements as outputs"))
     if worker.refused:
-        notes = tuple(Note("note", f"{place}: {reason}") for place, reason in worker.refused)
-        count = len(worker.refused)
-        raise TschedError(UNSUPPORTED(None, notes, count=f"{count} node{'s' * (count != 1)}"))
+        raise _unsupported(worker.refused)
     inputs = {name: t for name, t in types.items() if name not in values}
     return with_layouts(worker.imported(inputs, graph.outputs))
+
+
+def _unsupported(refused: Sequence[tuple[str, str]]) -> TschedError:
+    """The error with all nodes that are refused, each with its reason."""
+    notes = tuple(Note("note", f"{place}: {reason}") for place, reason in refused)
+    return TschedError(UNSUPPORTED(None, notes, count=f"{len(refused)} node{'s' * (len(refused) != 1)}"))
 
 
 def _input_types(
@@ -104,7 +145,7 @@ def _input_types(
     named: dict[str, int] = {}
     for name, (_, dims) in graph.inputs.items():
         given = shapes.get(name)
-        if given is None:
+        if given is None or dims is None:
             continue
         if len(given) != len(dims) or any(isinstance(d, int) and d != g for d, g in zip(dims, given, strict=True)):
             wanted = f"[{', '.join('?' if d is None else str(d) for d in dims)}]"
@@ -115,11 +156,12 @@ def _input_types(
                 named.setdefault(d, g)
     types: dict[str, Tensor] = {}
     for name, (dtype, dims) in graph.inputs.items():
-        shape = shapes.get(name) or [named.get(d, d) if isinstance(d, str) else d for d in dims]
+        shape = shapes.get(name) or [named.get(d, d) if isinstance(d, str) else d for d in dims or ()]
         missing = [d for d in shape if not isinstance(d, int)]
-        if missing and name not in values:
-            shown = " and ".join("without a name" if d is None else f"`{d}`" for d in missing)
-            example = ",".join(str(d) if isinstance(d, int) else "1" for d in shape)
+        is_open = dims is None and name not in shapes
+        if (missing or is_open) and name not in values:
+            shown = " and ".join("without a name" if d is None else f"`{d}`" for d in missing) or "of each dimension"
+            example = ",".join(str(d) if isinstance(d, int) else "1" for d in shape) or "1,1"
             found.append(TschedError(OPEN_SIZE(None, name=name, dims=shown, example=example)))
         types[name] = Tensor(dtype, tuple(d if isinstance(d, int) else 1 for d in shape))
     if found:
@@ -128,9 +170,34 @@ def _input_types(
 
 
 _UNKNOWN = "this operator is not supported"
+_SIZED_BY_DATA = "the size of its result depends on data: leave it out, and compute it of the outputs of the model"
+_RANDOM = "random numbers: export the model in evaluation mode, or let them be an input"
+
+_REASONS: Mapping[str, str] = {
+    **dict.fromkeys(("NonZero", "NonMaxSuppression", "Unique"), _SIZED_BY_DATA),
+    **dict.fromkeys(
+        ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"), _RANDOM
+    ),
+    "Range": "its bounds are computed: give the inputs that tell them values with `--set`",
+}
+"""Why operators are not supported where their inputs are no constants, and what to do."""
+
+
+def _why(node: Node) -> str:
+    """Why the operator of a node is not supported."""
+    return node.attributes.get(REASON) or _REASONS.get(node.op, _UNKNOWN)
+
+
+_EXPANSIONS = {**EXPANSIONS, **RUNTIME}
 
 _TOLD = ("Shape", "Size")
 """Operators of the types of their inputs."""
+
+
+def _is_known(op: str) -> bool:
+    """Whether there are inputs for which the operator is supported."""
+    tables = (_WRITERS, EVALUATORS, _EXPANSIONS, CONTROL, _TOLD)
+    return any(op in known for known in tables) or (op not in _REASONS and has_body(op))
 
 
 @dataclass(slots=True)
@@ -141,6 +208,7 @@ class _Importer:
     """For the number of a step what it calls, and that with numbers as parameters."""
     steps: list[Step] = field(default_factory=list[Step])
     refused: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    sequences: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     _same: dict[str, str] = field(default_factory=dict[str, str])
     """Values that are others by another name."""
     _lost: set[str] = field(default_factory=set[str])
@@ -148,43 +216,52 @@ class _Importer:
 
     def run(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
-            if node.op == "If" and self._branch(node):
-                continue
-            if self._lost.intersection(node.inputs):
-                self._lost |= {*node.outputs} - {""}
-                if not any(node.op in known for known in (_WRITERS, EVALUATORS, EXPANSIONS, _TOLD)):
-                    self.refused.append((f"`{node.place}` ({node.op})", node.attributes.get(REASON, _UNKNOWN)))
+            if self.is_lost(node.inputs):
+                self.lose(node)
+                if not _is_known(node.op):
+                    self.refused.append((f"`{node.place}` ({node.op})", _why(node)))
                 continue
             try:
                 self._node(node)
             except Unsupported as e:
                 self.refused.append((f"`{node.place}` ({node.op})", str(e)))
-                self._lost |= {*node.outputs} - {""}
+                self.lose(node)
+            except (ValueError, IndexError, KeyError, TypeError, OverflowError) as e:
+                # A rank, a number of outputs or an attribute that no such operator has.
+                self.refused.append((f"`{node.place}` ({node.op})", f"inputs or attributes that do not fit it: {e}"))
+                self.lose(node)
 
-    def _branch(self, node: Node) -> bool:
-        """Take the branch of an `If` whose condition is constant; False if it is not."""
-        condition = self.constants.get(self._same.get(node.inputs[0], node.inputs[0]))
-        taken = node.attributes.get("then_branch" if condition is not None and condition.any() else "else_branch")
-        if condition is None or not isinstance(taken, Graph):
-            return False
-        own = {o for n in taken.nodes for o in n.outputs if o} | set(taken.constants)
-        # The names of a branch are its own: another one may have the same.
-        names = {name: f"{node.place}/{name}" for name in own}
-        self.constants |= {names[name]: value for name, value in taken.constants.items()}
-        inner = [renamed(n, names) for n in taken.nodes]
-        ends = [
-            Node("Identity", (names.get(source, source),), (name,), {}, node.place)
-            for source, name in zip(taken.outputs, node.outputs, strict=True)
-            if name
-        ]
-        self.run([*inner, *ends])
-        return True
+    # --- what control flow asks for (`control.Runner`) ---
+
+    def store(self, name: str, value: Array) -> None:
+        self.constants[name] = value
+
+    def constant(self, name: str) -> Array | None:
+        return self.constants.get(self._same.get(name, name))
+
+    def type(self, name: str) -> Tensor | None:
+        value, source = self.constant(name), self._same.get(name, name)
+        return self.types.get(source) if value is None else type_of(value)
+
+    def is_lost(self, names: Sequence[str]) -> bool:
+        return not self._lost.isdisjoint(names)
+
+    def lose(self, node: Node) -> None:
+        self._lost |= {*node.outputs} - {""}
+
+    # --- nodes ---
 
     def _node(self, node: Node) -> None:
         inputs = tuple(self._same.get(i, i) for i in node.inputs)
         node = replace(node, inputs=inputs)
         if node.op in _TOLD:
             self._told(node)
+            return
+        if node.op in CONTROL:
+            CONTROL[node.op](self, node)
+            return
+        if node.op == "Identity" and inputs[0] in self.sequences:
+            self.sequences[node.outputs[0]] = self.sequences[inputs[0]]
             return
         given = [self.constants.get(i) for i in inputs]
         if all(v is not None or not i for v, i in zip(given, inputs, strict=True)):
@@ -193,14 +270,15 @@ class _Importer:
                 self.constants |= {name: v for name, v in zip(node.outputs, made, strict=False) if name}
                 return
         operands = tuple(map(self._operand, inputs))
-        if node.op in EXPANSIONS:
+        if node.op in _EXPANSIONS:
             made = Expansion(node)
-            EXPANSIONS[node.op](Site(node, operands), made)
+            _EXPANSIONS[node.op](Site(node, operands), made)
             self.constants |= made.constants
             self.run(made.nodes)
             return
         if node.op not in _WRITERS:
-            raise Unsupported(node.attributes.get(REASON, _UNKNOWN))
+            self._body(node, operands)
+            return
         lowered = _WRITERS[node.op](Site(node, operands))
         match lowered:
             case Known(values=values):
@@ -209,6 +287,22 @@ class _Importer:
                 self._view(source, node.outputs[0], type_)
             case Computed():
                 self._call(node, lowered, operands)
+
+    def _body(self, node: Node, operands: Sequence[Operand | None]) -> None:
+        """The nodes by which ONNX says what the operator is."""
+        body = None if node.op in _REASONS else body_of(node, [None if o is None else o.type for o in operands])
+        if body is None:
+            raise Unsupported(_why(node))
+        inputs = dict(zip(body.inputs, (*node.inputs, *[""] * len(body.inputs)), strict=False))
+        nodes, constants, ends = copied(body, anchor(node), inputs)
+        self.constants |= constants
+        places = (replace(n, place=node.place) for n in nodes)
+        self.run(
+            [
+                *places,
+                *(Node("Identity", (e,), (o,), {}, node.place) for e, o in zip(ends, node.outputs, strict=False) if o),
+            ]
+        )
 
     def _told(self, node: Node) -> None:
         """A shape, or a number of elements."""
@@ -222,6 +316,8 @@ class _Importer:
         if not name:
             return None
         value = self.constants.get(name)
+        if value is None and name not in self.types:
+            raise Unsupported(f"`{name}`, which it reads, is no tensor")
         return Operand(name, self.types[name] if value is None else type_of(value), value)
 
     def _view(self, source: str, name: str, type_: Tensor) -> None:
@@ -238,19 +334,29 @@ class _Importer:
         for t in made.types:
             if t.size > MOST_ELEMENTS:
                 raise Unsupported(f"a result of the type {t}, which is too large")
+        # Values without elements are constants.
+        results = self._results(node, made)
+        self.constants |= {r: np.empty(t.shape, value_type(t.dtype)) for r, t in zip(results, made.types, strict=True)
+                           if r and not t.size}  # fmt: skip
+        if not any(t.size for t in made.types):
+            return
+        made = made.without_empty()
         general = made
         if any(o is not None and o.scalar is not None and o.type.is_float for o in operands):
             others = tuple(replace(o, varies=o.type.is_float) if o is not None else None for o in operands)
             again = _WRITERS[node.op](Site(node, others))
             assert isinstance(again, Computed)
-            general = again
-        # A compute leaves out what the node does, or makes all; what the node does not name is dropped.
-        named = [o for o in node.outputs if o]
-        count = len(made.types)
-        results = named if len(named) == count else [*node.outputs, *[""] * count][:count]
+            general = again.without_empty()
+        results = [r for r in results if r not in self.constants]
         self.calls[len(self.steps)] = made, general
         self.steps.append(Step("called", (), tuple(results), _ASKS.get(node.op, Asks.NOTHING)))
         self.types |= dict(zip(results, made.types, strict=True))
+
+    def _results(self, node: Node, made: Computed) -> list[str]:
+        """The values that a call makes. It leaves out what the node does, or makes all; what the node does not name is ""."""
+        named = [o for o in node.outputs if o]
+        count = len(made.types)
+        return named if len(named) == count else [*node.outputs, *[""] * count][:count]
 
     def _named(self) -> Computes:
         """Name the computes of all calls. Numbers are literals, but for those that equal nodes have different ones of."""

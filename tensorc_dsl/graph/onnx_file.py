@@ -9,21 +9,43 @@ https://protobuf.dev/programming-guides/encoding
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.base.outputs import reason
-from tensorc_dsl.graph.graph import DTYPES, MOST_ELEMENTS, Array, Graph, Node
-from tensorc_dsl.graph.operators.movement import SIMPLE
+from tensorc_dsl.graph.graph import (
+    DTYPES,
+    MOST_ELEMENTS,
+    REASON,
+    Array,
+    Dims,
+    Graph,
+    Node,
+    Tensor,
+    Unsupported,
+    value_type,
+)
+from tensorc_dsl.graph.operators.reductions import FLAT
+from tensorc_dsl.graph.operators.sampling import SIMPLE
+from tensorc_dsl.graph.runtime_operators import OWN, RUNTIME
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, ValueInfoProto
+    from onnx import (
+        AttributeProto,
+        FunctionProto,
+        GraphProto,
+        ModelProto,
+        NodeProto,
+        SparseTensorProto,
+        TensorProto,
+        ValueInfoProto,
+    )
 
 OPSET = 18
 """Files of earlier opsets are converted to this one; the operators of the table are as in it, and as in later ones."""
@@ -94,12 +116,11 @@ def _content(path: Path) -> memoryview:
 def _graph_of(model: ModelProto, data: Mapping[int, memoryview], folder: Path) -> Graph:
     _require_order(model.graph, frozenset())
     reader = _Reader(folder)
+    reader.make_dense(model.graph)
     large = _take_large(model, data, reader)
     if model.functions:
-        from onnx.inliner import inline_local_functions
-
-        model = inline_local_functions(model)
-    version = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+        model = _without_functions(model)
+    version = next((o.version for o in model.opset_import if o.domain in _STANDARD), OPSET)
     if version < OPSET:
         model = _converted(model, version)
     graph = reader.graph(model.graph)
@@ -109,34 +130,150 @@ def _graph_of(model: ModelProto, data: Mapping[int, memoryview], folder: Path) -
     return graph
 
 
+_STANDARD = ("", "ai.onnx")
+"""The domains of ONNX's own operators."""
+
+_MOST_NODES = 1 << 18
+"""The nodes of a model with the bodies of its functions in their places."""
+
+
+def _without_functions(model: ModelProto) -> ModelProto:
+    """The model with the body of each function where it is called. Raises _Wrong if they call each other in a circle."""
+    from onnx.inliner import inline_local_functions
+
+    bodies = {(f.domain, f.name): f.node for f in model.functions}
+    sizes: dict[tuple[str, str], int] = {}
+
+    def size(nodes: Iterable[NodeProto], inside: tuple[tuple[str, str], ...]) -> int:
+        count = 0
+        for n in nodes:
+            key = n.domain, n.op_type
+            if key in inside:
+                raise _Wrong(f"the function `{n.op_type}` calls itself")
+            if key in bodies and key not in sizes:
+                sizes[key] = size(bodies[key], (*inside, key))
+            count += sizes.get(key, 1) + sum(size(g.node, inside) for g in _branches(n))
+            if count > _MOST_NODES:
+                raise _Wrong(f"its functions make more than {_MOST_NODES} nodes of it")
+        return count
+
+    size(model.graph.node, ())
+    try:
+        return inline_local_functions(model, convert_version=True)
+    except (RuntimeError, ValueError, IndexError) as e:
+        raise _Wrong(f"its functions cannot be put where they are called: {_last_line(e)}") from e
+
+
+def _branches(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs in the attributes of a node."""
+    for a in node.attribute:
+        yield from (*((a.g,) if a.HasField("g") else ()), *a.graphs)
+
+
+def _last_line(e: Exception) -> str:
+    lines = str(e).strip().splitlines() or [type(e).__name__]
+    return lines[-1]
+
+
 def _converted(model: ModelProto, version: int) -> ModelProto:
+    """The model in the opset `OPSET`, or the nodes of it alone whose operators nobody here knows. Raises _Wrong."""
     from onnx import shape_inference, version_converter
 
     if version < 9 and any(n.op_type == "Scan" for n in model.graph.node):
         raise _Wrong("`Scan` was another operator before opset 9")
     # What C++ raises: its two own kinds, and those of the standard library, but for a lack of memory.
     kinds = (version_converter.ConvertError, shape_inference.InferenceError, RuntimeError, ValueError, IndexError)
+
+    for node in model.graph.node:
+        if node.domain in _STANDARD and node.op_type in RUNTIME:
+            node.domain = OWN  # where the converter leaves it alone
+    _name_captured(model.graph)
     try:
         made = version_converter.convert_version(model, OPSET)
     except kinds as e:
-        lines = str(e).strip().splitlines() or [type(e).__name__]
-        raise _Wrong(f"opset {version} cannot be converted to {OPSET}: {lines[-1]}") from e
-    if version < 11:
-        _resize_as_before(made.graph)
+        foreign = _foreign(model)
+        if foreign:
+            # What no opset of ONNX has may be all that keeps the converter from its work.
+            return foreign
+        raise _Wrong(f"opset {version} cannot be converted to {OPSET}: {_last_line(e)}") from e
+    _as_before(made.graph, version)
     return made
 
 
-def _resize_as_before(graph: GraphProto) -> None:
-    """Let each Resize be what it and Upsample were before opset 11: the converter leaves them at today's defaults."""
+def _name_captured(graph: GraphProto) -> None:
+    """Let bodies read values from outside by names of their own: the converter cannot replace a value that they read."""
+    nodes = list(graph.node)
+    del graph.node[:]
+    for number, node in enumerate(nodes):
+        bodies = list(_branches(node))
+        for name in sorted({n for b in bodies for n in _captured(b)}):
+            held = f"{name}/held {number}"
+            graph.node.add(op_type="Identity", input=[name], output=[held])
+            for body in bodies:
+                _rename(body, name, held)
+        for body in bodies:
+            _name_captured(body)
+        graph.node.append(node)
+
+
+def _captured(body: GraphProto) -> set[str]:
+    """The values that a body reads from outside."""
+    own = {*_given(body), *(o for n in body.node for o in n.output)}
+    read = {i for n in body.node for i in n.input} | {o.name for o in body.output}
+    return (read | {name for n in body.node for b in _branches(n) for name in _captured(b)}) - own - {""}
+
+
+def _rename(body: GraphProto, name: str, new: str) -> None:
+    """Let a body read another value from outside."""
+    if name not in _captured(body):
+        return
+    for node in body.node:
+        node.input[:] = [new if i == name else i for i in node.input]
+        for inner in _branches(node):
+            _rename(inner, name, new)
+    for o in body.output:
+        if o.name == name:
+            o.name = new
+
+
+def _foreign(model: ModelProto) -> ModelProto | None:
+    """A model of the nodes alone whose operators nobody here knows, for `import_graph` to report; None if there are none."""
+    from onnx import ModelProto as Model
+    from onnx import defs
+
+    nodes = [
+        n
+        for n in model.graph.node
+        if (not defs.has(n.op_type) if n.domain in _STANDARD else f"{n.domain}.{n.op_type}" not in RUNTIME)
+    ]
+    if not nodes:
+        return None
+    made = Model(opset_import=model.opset_import)
+    made.graph.name = model.graph.name
+    made.graph.input.extend(model.graph.input)
+    for n in nodes:
+        kept = made.graph.node.add(op_type=n.op_type, domain=n.domain, name=n.name)
+        kept.output.extend(n.output)
+        for o in n.output:
+            made.graph.output.add(name=o)
+    return made
+
+
+def _as_before(graph: GraphProto, version: int) -> None:
+    """Let nodes be what they were in an opset where the converter leaves them at today's defaults."""
     from onnx import helper
 
     for node in graph.node:
-        if node.op_type == "Resize":
+        if node.op_type == "Resize" and version < 11:
+            # What it and Upsample were.
             how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": SIMPLE}
             node.attribute.extend(helper.make_attribute(name, value) for name, value in how.items())
-        for a in node.attribute:
-            for branch in (*((a.g,) if a.HasField("g") else ()), *a.graphs):
-                _resize_as_before(branch)
+        if node.op_type == "Hardmax" and version < 13:
+            named = [a for a in node.attribute if a.name == "axis"]
+            node.attribute.extend([] if named else [helper.make_attribute("axis", 1)])
+            node.attribute.append(helper.make_attribute(FLAT, 1))
+        for branch in _branches(node):
+            _as_before(branch, version)
 
 
 def _take_large(model: ModelProto, data: Mapping[int, memoryview], reader: _Reader) -> dict[str, Array]:
@@ -176,9 +313,8 @@ def _require_order(graph: GraphProto, outer: frozenset[str]) -> None:
                 raise _Wrong(
                     f"`{place}` ({node.op_type}) uses `{name}`, which nothing before it makes: it is missing, or in a cycle"
                 )
-        for a in node.attribute:
-            for branch in (*((a.g,) if a.HasField("g") else ()), *a.graphs):
-                _require_order(branch, frozenset(known))
+        for branch in _branches(node):
+            _require_order(branch, frozenset(known))
         for name in node.output:
             if name and name in own:
                 raise _Wrong(f"two values are called `{name}`")
@@ -271,23 +407,103 @@ def _as_varint(number: int) -> bytes:
     return bytes((*out, number))
 
 
+_MOST_DENSE = 1 << 28
+"""The elements of a sparse constant."""
+
+_PACKED: Mapping[int, str] = {21: "uint8", 22: "int8"}
+"""Element types of 4 bits by their numbers, UINT4 and INT4, with those that hold them."""
+
+_MOVES = ("Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather", "Constant")
+"""Operators whose result has elements of their first input."""
+
+_FOREIGN: Mapping[str, str] = {
+    "ai.onnx.ml": "operators of trees, of vectors in dictionaries and of strings are not supported: export the network alone",
+    **dict.fromkeys(
+        ("ai.onnx.preview.training", "ai.onnx.training"), "training is not supported: export the model for inference"
+    ),
+}
+"""Why operators of other domains are not supported."""
+
+
 class _Reader:
+    """Reads what a file has of graphs. External data lies in `folder`."""
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
 
-    def graph(self, graph: GraphProto) -> Graph:
+    def body(self, function: FunctionProto, attributes: Mapping[str, Any]) -> Graph:
+        """The body of a function, with these attributes of a call of it."""
+        nodes: list[Node] = []
+        for number, n in enumerate(function.node):
+            own = {
+                a.name: attributes.get(a.ref_attr_name) if a.ref_attr_name else self.attribute(a) for a in n.attribute
+            }
+            op = n.op_type if n.domain in _STANDARD else f"{n.domain}.{n.op_type}"
+            nodes.append(Node(op, tuple(n.input), tuple(n.output), own, n.name or f"node {number}"))
+        return Graph(function.name, dict.fromkeys(function.input, ("", ())), tuple(function.output), nodes)
+
+    def graph(self, graph: GraphProto, is_body: bool = False) -> Graph:
+        """The graph; of a branch or of the body of a loop, whose inputs may have no types."""
         constants = {t.name: self.tensor(t) for t in graph.initializer}
-        if graph.sparse_initializer:
-            raise _Wrong("it has sparse tensors")
-        inputs = {i.name: self._input(i) for i in graph.input if i.name not in constants}
+        given = [i for i in graph.input if i.name not in constants]
+        inputs = {i.name: ("", ()) if is_body else self._input(i) for i in given}
         nodes: list[Node] = []
         for number, n in enumerate(graph.node):
-            op = n.op_type if n.domain in ("", "ai.onnx") else f"{n.domain}.{n.op_type}"
-            attributes = {a.name: self._attribute(a) for a in n.attribute}
+            op = n.op_type if n.domain in _STANDARD else f"{n.domain}.{n.op_type}"
+            attributes = {a.name: self.attribute(a) for a in n.attribute}
+            if n.domain not in _STANDARD:
+                attributes[REASON] = _FOREIGN.get(
+                    n.domain, f"the operators of the domain `{n.domain}` are not supported"
+                )
             nodes.append(Node(op, tuple(n.input), tuple(n.output), attributes, n.name or f"node {number}"))
+        self._require_wide(nodes, graph)
         return Graph(graph.name, inputs, tuple(o.name for o in graph.output), nodes, constants)
 
-    def _input(self, value: ValueInfoProto) -> tuple[str, tuple[int | str | None, ...]]:
+    def make_dense(self, graph: GraphProto) -> None:
+        """Let the sparse constants of a graph be as the others: the converter of opsets does not know them."""
+        from onnx import helper, numpy_helper
+
+        made = [numpy_helper.from_array(self.dense(t), t.values.name) for t in graph.sparse_initializer]
+        del graph.sparse_initializer[:]
+        graph.initializer.extend(made)
+        for node in graph.node:
+            for a in node.attribute:
+                if a.HasField("sparse_tensor"):
+                    a.CopyFrom(helper.make_attribute("value", numpy_helper.from_array(self.dense(a.sparse_tensor))))
+            for branch in _branches(node):
+                self.make_dense(branch)
+
+    def dense(self, t: SparseTensorProto) -> Array:
+        """The content of a sparse constant, whose elements are told by their numbers or by their subscripts."""
+        name, shape = t.values.name or "a constant", tuple(t.dims)
+        values, at = self.tensor(t.values).reshape(-1), self.tensor(t.indices)
+        if min(shape, default=0) < 0 or prod(shape) > _MOST_DENSE or at.shape[:1] != values.shape or at.ndim > 2:
+            raise _Wrong(f"`{name}` has the shape {list(shape)}, which no sparse tensor here can have")
+        out = np.zeros(shape, values.dtype)
+        try:
+            numbers = at if at.ndim == 1 else np.ravel_multi_index(tuple(at.T), shape)
+            if at.size and at.min() < 0:
+                raise IndexError
+            out.reshape(-1)[numbers] = values
+        except (ValueError, IndexError) as e:
+            raise _Wrong(f"`{name}` has elements outside of its shape {list(shape)}") from e
+        return out
+
+    def _require_wide(self, nodes: Sequence[Node], graph: GraphProto) -> None:
+        """Raise _Wrong if elements of 4 bits, which are held as 8, tell the type of a result."""
+        narrow = {t.name for t in graph.initializer if t.data_type in _PACKED}
+        narrow |= {
+            n.output[0] for n in graph.node for a in n.attribute if a.name == "value" and a.t.data_type in _PACKED
+        }
+        for n in nodes:
+            if n.op in _MOVES and narrow.intersection(n.inputs[:1]):
+                narrow |= set(n.outputs)
+            elif n.op not in (*_MOVES, "DequantizeLinear", "Cast") and narrow.intersection(n.inputs):
+                raise _Wrong(f"`{n.place}` ({n.op}) reads elements of 4 bits, which only DequantizeLinear can here")
+        if narrow.intersection(o.name for o in graph.output):
+            raise _Wrong("an output has elements of 4 bits")
+
+    def _input(self, value: ValueInfoProto) -> tuple[str, Dims]:
         from onnx import helper
 
         if not value.type.HasField("tensor_type"):
@@ -298,14 +514,15 @@ class _Reader:
         except (KeyError, ValueError):
             raise _Wrong(f"the input `{value.name}` has elements of a type that is not supported") from None
         if not t.HasField("shape"):
-            raise _Wrong(f"the input `{value.name}` has no number of dimensions")
+            return dtype, None
         dims = (
             d.dim_value if d.HasField("dim_value") else d.dim_param if d.HasField("dim_param") and d.dim_param else None
             for d in t.shape.dim
         )
         return dtype, tuple(d if not isinstance(d, int) or d >= 0 else None for d in dims)
 
-    def _attribute(self, a: AttributeProto) -> Any:
+    def attribute(self, a: AttributeProto) -> Any:
+        """The value of an attribute; None for one of a kind that no operator here has."""
         from onnx import AttributeProto as Kinds
 
         read: Mapping[int, Callable[[], Any]] = {
@@ -313,12 +530,18 @@ class _Reader:
             Kinds.INT: lambda: a.i,
             Kinds.STRING: lambda: a.s.decode(errors="replace"),
             Kinds.TENSOR: lambda: self.tensor(a.t),
-            Kinds.GRAPH: lambda: self.graph(a.g),
+            Kinds.GRAPH: lambda: self.graph(a.g, is_body=True),
             Kinds.FLOATS: lambda: list(a.floats),
             Kinds.INTS: lambda: list(a.ints),
             Kinds.STRINGS: lambda: [s.decode(errors="replace") for s in a.strings],
         }
-        return read[a.type]() if a.type in read else None
+        kind = a.type
+        if kind == Kinds.UNDEFINED:  # as in files of the first versions
+            fields = {"f": Kinds.FLOAT, "i": Kinds.INT, "s": Kinds.STRING, "t": Kinds.TENSOR, "g": Kinds.GRAPH}
+            lists = {"floats": Kinds.FLOATS, "ints": Kinds.INTS, "strings": Kinds.STRINGS}
+            kind = next((k for name, k in fields.items() if a.HasField(name)), kind)
+            kind = next((k for name, k in lists.items() if len(getattr(a, name))), kind)
+        return read[kind]() if kind in read else None
 
     def tensor(self, t: TensorProto, data: memoryview | None = None) -> Array:
         """The content of a constant, whose data may lie in the file. Its size is compared with its shape before memory is
@@ -335,24 +558,45 @@ class _Reader:
             raise _Wrong(f"`{name}` has elements of an unknown type") from None
         if any(d < 0 for d in t.dims) or prod(t.dims) > MOST_ELEMENTS:
             raise _Wrong(f"`{name}` has the shape {list(t.dims)}, which no tensor here can have")
+        if t.data_type in _PACKED:
+            return self._packed(t, name, data)
         if dtype.name not in DTYPES:
             raise _Wrong(f"`{name}` has elements of the type {dtype.name}, which is not supported")
         if t.data_location == Kinds.EXTERNAL:
-            return self._external(t, name, dtype)
+            return self._external(t, name, prod(t.dims) * dtype.itemsize).view(dtype).reshape(tuple(t.dims))
         try:
             if data is not None and not t.HasField("segment"):
-                return np.frombuffer(data, dtype.newbyteorder("<")).reshape(tuple(t.dims))
+                ordered = dtype if dtype.isbuiltin != 1 else dtype.newbyteorder("<")
+                return np.frombuffer(data, ordered).reshape(tuple(t.dims))
             value = numpy_helper.to_array(t)
         except (ValueError, TypeError) as e:
             raise _Wrong(f"`{name}` has other data than its shape {list(t.dims)} says") from e
         return value
 
-    def _external(self, t: TensorProto, name: str, dtype: np.dtype[Any]) -> Array:
+    def _packed(self, t: TensorProto, name: str, data: memoryview | None) -> Array:
+        """Elements of 4 bits, two in a byte, the lower half first; as integers of 8 bits."""
+        from onnx import TensorProto as Kinds
+
+        count = prod(t.dims)
+        if t.data_location == Kinds.EXTERNAL:
+            content = self._external(t, name, -(-count // 2))
+        elif data is not None or t.HasField("raw_data"):
+            content = np.frombuffer(t.raw_data if data is None else data, np.uint8)
+        else:
+            content = np.array([n & 255 for n in t.int32_data], np.uint8)
+        if content.size != -(-count // 2):
+            raise _Wrong(f"`{name}` has other data than its shape {list(t.dims)} says")
+        halves = np.stack([content & 15, content >> 4], -1).reshape(-1)[:count].reshape(tuple(t.dims))
+        if _PACKED[t.data_type] == "uint8":
+            return halves
+        return ((halves ^ 8).astype(np.int8) - 8).astype(np.int8)
+
+    def _external(self, t: TensorProto, name: str, size: int) -> Array:
+        """The bytes of a constant in a file of its own, mapped."""
         facts = {e.key: e.value for e in t.external_data}
         place = (self._folder / facts.get("location", "")).resolve()
         if not place.is_relative_to(self._folder) or place == self._folder:
             raise _Wrong(f"the data of `{name}` is outside of the folder of the model: {facts.get('location')}")
-        size = prod(t.dims) * dtype.itemsize
         try:
             begin, length = int(facts.get("offset", 0)), int(facts.get("length", size))
         except ValueError:
@@ -363,10 +607,73 @@ class _Reader:
             raise _Wrong(f"the file `{facts['location']}` with the data of `{name}` is missing")
         if place.stat().st_size < begin + size:
             raise _Wrong(f"the file `{facts['location']}` ends before the data of `{name}`")
-        if not size:
-            return np.empty(tuple(t.dims), dtype)
-        return (
-            np.memmap(place, dtype, "r", begin, tuple(t.dims))
-            if t.dims
-            else np.fromfile(place, dtype, 1, offset=begin)[0]
-        )
+        return np.memmap(place, np.uint8, "r", begin, (size,)) if size else np.empty(0, np.uint8)
+
+
+# --- operators that ONNX says in others --------------------------------------------------------------------------------
+
+
+def has_body(op: str) -> bool:
+    """Whether ONNX says the operator in others for some inputs."""
+    try:
+        from onnx import defs
+    except ImportError:
+        return False
+    try:
+        schema: Any = defs.get_schema(op)
+    except defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def body_of(node: Node, types: Sequence[Tensor | None]) -> Graph | None:
+    """The body, whose inputs and outputs are those of the node in their order; None if ONNX has none, or is not installed.
+
+    Raises Unsupported if the node does not fit its operator.
+    """
+    try:
+        from onnx import FunctionProto, defs, helper
+    except ImportError:
+        return None
+    try:
+        schema: Any = defs.get_schema(node.op)
+    except defs.SchemaError:
+        return None
+    if schema.has_function:
+        function = schema.function_body
+    elif schema.has_context_dependent_function:
+        kinds = [_type(helper, t) for t in types]
+        try:
+            made = schema.get_context_dependent_function(_node(helper, node).SerializeToString(), kinds)
+        except (RuntimeError, ValueError, IndexError) as e:
+            raise Unsupported("inputs or attributes that do not fit it") from e
+        function = FunctionProto.FromString(made)
+        if not function.node:
+            raise Unsupported("inputs or attributes that do not fit it")
+    else:
+        return None
+    reader = _Reader(Path())
+    given = {name: reader.attribute(a.default_value) for name, a in schema.attributes.items() if a.default_value.name}
+    return reader.body(function, {**given, **node.attributes})
+
+
+def _type(helper: Any, t: Tensor | None) -> bytes:
+    """The type of an input as ONNX writes it; empty for one that is left out."""
+    if t is None:
+        return b""
+    kind = helper.np_dtype_to_tensor_dtype(value_type(t.dtype))
+    return helper.make_tensor_type_proto(kind, t.shape).SerializeToString()
+
+
+def _node(helper: Any, node: Node) -> Any:
+    """The node as ONNX writes it. Raises Unsupported for a graph among its attributes."""
+    from onnx import numpy_helper
+
+    made = helper.make_node(node.op, list(node.inputs), list(node.outputs))
+    for name, value in node.attributes.items():
+        if isinstance(value, Graph):
+            raise Unsupported("a body")
+        if value is not None and value != []:
+            shown: Any = numpy_helper.from_array(cast("Array", value)) if isinstance(value, np.ndarray) else value
+            made.attribute.append(helper.make_attribute(name, shown))
+    return made

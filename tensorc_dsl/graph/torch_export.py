@@ -17,7 +17,7 @@ import numpy as np
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.graph.aten import along_axes, layers, pointwise
 from tensorc_dsl.graph.aten.traced import Call, Growing, Name, Torch, Translator, Value
-from tensorc_dsl.graph.graph import REASON, Graph, Node, Unsupported
+from tensorc_dsl.graph.graph import REASON, Dims, Graph, Node, Unsupported
 from tensorc_dsl.graph.onnx_file import NOT_IMPORTED
 
 TARGETS: Mapping[str, Translator] = {**pointwise.TABLE, **layers.TABLE, **along_axes.TABLE}
@@ -81,7 +81,7 @@ class _Reader:
     """By the name of a node of the trace."""
 
     def graph(self, program: Torch) -> Graph:
-        inputs: dict[str, tuple[str, tuple[int | str | None, ...]]] = {}
+        inputs: dict[str, tuple[str, Dims]] = {}
         self.made.inputs = {s.arg.name for s in program.graph_signature.input_specs if s.target is None}
         kinds = {s.arg.name: s for s in program.graph_signature.input_specs if hasattr(s.arg, "name")}
         outputs: list[Name] = []
@@ -99,9 +99,7 @@ class _Reader:
                     self._refuse(node, f"a node of the kind {node.op}")
         return self._named(inputs, outputs)
 
-    def _placeholder(
-        self, program: Torch, node: Torch, spec: Torch, inputs: dict[str, tuple[str, tuple[int | str | None, ...]]]
-    ) -> Value:
+    def _placeholder(self, program: Torch, node: Torch, spec: Torch, inputs: dict[str, tuple[str, Dims]]) -> Value:
         if spec.target is not None:
             table = program.constants if spec.target in program.constants else program.state_dict
             return self.made.tensor(str(spec.target), table[spec.target])
@@ -127,7 +125,7 @@ class _Reader:
                 out.append(found if isinstance(found, Name) else self.made.constant(np.asarray(found)))
         return out
 
-    def _named(self, inputs: dict[str, tuple[str, tuple[int | str | None, ...]]], outputs: list[Name]) -> Graph:
+    def _named(self, inputs: dict[str, tuple[str, Dims]], outputs: list[Name]) -> Graph:
         """The graph with the outputs called `output`, or by their numbers if there are several."""
         made = {o for n in self.made.nodes for o in n.outputs}
         names: dict[str, str] = {}

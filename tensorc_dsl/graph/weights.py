@@ -20,7 +20,7 @@ from tensorc_dsl.graph.graph import DTYPES, NUMPY, Array, Tensor
 
 _NAMES = {
     "f64": "F64", "f32": "F32", "f16": "F16", "i64": "I64", "i32": "I32", "i16": "I16", "i8": "I8", "u64": "U64",
-    "u32": "U32", "u16": "U16", "u8": "U8", "bool": "BOOL",
+    "u32": "U32", "u16": "U16", "u8": "U8", "bool": "BOOL", "bf16": "BF16",
 }  # fmt: skip
 _DTYPES = {theirs: ours for ours, theirs in _NAMES.items()}
 
@@ -77,7 +77,7 @@ def digest_of(parts: Iterable[bytes | memoryview]) -> str:
 
 
 def mapped_weights(path: Path, digest: str, wanted: Mapping[str, Tensor]) -> dict[str, Array]:
-    """The tensors of a file by name, mapped and read-only: memory is taken as they are read.
+    """The tensors of a file by name, mapped and read-only: memory is taken as they are read. Those of bf16 are their bits.
 
     Raises TschedError (E0943) if the file cannot be read, has another digest, or lacks a wanted tensor of that type.
     """
@@ -96,14 +96,14 @@ def mapped_weights(path: Path, digest: str, wanted: Mapping[str, Tensor]) -> dic
     for name, type_ in wanted.items():
         if name not in tensors:
             raise TschedError(BAD_WEIGHTS(None, path=shown, why=f"there is no tensor `{name}` in it"))
-        has = Tensor(DTYPES[tensors[name].dtype.name], tensors[name].shape)
+        has, _ = tensors[name]
         if has != type_:
             raise TschedError(BAD_WEIGHTS(None, path=shown, why=f"`{name}` is {has} there, and {type_} in the model"))
-    return {name: tensors[name] for name in wanted}
+    return {name: tensors[name][1] for name in wanted}
 
 
-def _views(data: Array) -> dict[str, Array]:
-    """The tensors in the bytes of a file. Raises ValueError with what is wrong with them."""
+def _views(data: Array) -> dict[str, tuple[Tensor, Array]]:
+    """The tensors in the bytes of a file, with their types. Raises ValueError with what is wrong with them."""
     size = data.size
     length = int.from_bytes(data[:8].tobytes(), "little") if size >= 8 else size
     if length > min(size - 8, MOST_HEADER):
@@ -117,12 +117,13 @@ def _views(data: Array) -> dict[str, Array]:
         ]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ValueError("its header is no header of safetensors") from None
-    out: dict[str, Array] = {}
+    out: dict[str, tuple[Tensor, Array]] = {}
     for name, dtype, shape, begin, end in entries:
         item = np.dtype(NUMPY[dtype])
         if not (0 <= begin <= end <= size - 8 - length and min(shape, default=0) >= 0):
             raise ValueError(f"`{name}` is not inside of it")
         if end - begin != prod(shape) * item.itemsize:
             raise ValueError(f"`{name}` has another size than its shape")
-        out[name] = data[8 + length + begin : 8 + length + end].view(item).reshape(shape)
+        content = data[8 + length + begin : 8 + length + end].view(item).reshape(shape)
+        out[name] = Tensor(dtype, shape), content
     return out

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tensorc_dsl.graph.calls import Imported
 from tensorc_dsl.graph.graph import Array, Tensor, type_of
+from tensorc_dsl.syntax.format import quoted
 from tensorc_dsl.syntax.highlight.words import CONSTANTS, RESERVED
 
 _OTHER = re.compile(r"\W+", re.ASCII)
@@ -75,9 +76,12 @@ def written(model: Imported, name: str, origin: str, weights: str) -> tuple[str,
             if r in apart
         ]
     computes = "\n".join(d.text(n) for n, d in model.computes.items())
-    clause = f'\nweights "{weights}" sha256 "{DIGEST}" ({stored})\n' if tensors else " "
+    clause = f'\nweights {quoted(weights)} sha256 "{DIGEST}" ({stored})\n' if tensors else " "
     body = "".join(f"    {line}\n" for line in lines)
-    head = f"/// Imported from {origin}.\nmodel {word_of(name)}({inputs}) -> {outputs}{clause}"
+    word = word_of(name)
+    while word in model.computes:
+        word += "_"
+    head = f"/// Imported from {' '.join(origin.split())}.\nmodel {word}({inputs}) -> {outputs}{clause}"
     return f"use std.cpu\nuse std.graph\n\n{computes}\n{head}{{\n{body}}}\n", tensors
 
 

@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.models import Call, shape_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.graph.graph import NUMPY
+from tensorc_dsl.graph.graph import value_type
 from tensorc_dsl.graph.importing import import_graph
 from tensorc_dsl.graph.onnx_file import read_onnx
 from tensorc_dsl.graph.writing import written
@@ -63,6 +63,11 @@ def by_runtime(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> list[Arra
     return [np.asarray(o) for o in session.run(None, dict(inputs))]
 
 
+def silence() -> None:
+    """Let ONNX Runtime print nothing of what it refuses."""
+    onnxruntime.set_default_logger_severity(4)
+
+
 def checked(model: onnx.ModelProto, folder: Path, **values: float) -> tuple[CheckedFile, dict[str, Array]]:
     """The file that an import writes, checked; and its weights."""
     path = folder / "net.onnx"
@@ -83,7 +88,7 @@ def by_reference(file: CheckedFile, weights: Mapping[str, Array], inputs: Sequen
             values |= zip(step.results, (made[p.name] for p in program.params if p.name in made), strict=True)
         else:
             values[step.result] = values[step.argument].reshape(shape_of(plan.values[step.result]))
-    return [values[o].astype(NUMPY[plan.values[o].dtype.name]) for o in plan.outputs]
+    return [values[o].astype(value_type(plan.values[o].dtype.name)) for o in plan.outputs]
 
 
 def require_equal(case: Case, folder: Path) -> None:

@@ -320,6 +320,33 @@ RECURRENT = [
     ),
 ]
 
+OPSETS = [
+    *(Case(f"Reduce{op}", [positive(3, 4)], {"noop_with_empty_axes": 1})
+      for op in "Max L1 L2 LogSum LogSumExp SumSquare".split()),
+    # What was another operator in earlier opsets, and what later ones have added.
+    *(Case(op, [f32(3, 4, 5)], {"axis": axis} if axis is not None else {}, opset=11)
+      for op in ("Softmax", "LogSoftmax", "Hardmax") for axis in (None, 0, 1, -1)),
+    *(Case(op, [f32(3, 4, 5)], {}, opset=13) for op in ("Softmax", "LogSoftmax", "Hardmax")),
+    *(Case("Resize", [f32(1, 1, 5, 4), f32(0), np.array([1, 1, 1.5, 0.75], np.float32)],
+           {"mode": mode, "coordinate_transformation_mode": "tf_half_pixel_for_nn"}, fixed=(1, 2), opset=11)
+      for mode in ("nearest",)),
+    *(Case("Resize", [f32(1, 1, 10, 20), None, np.array([1, 1, 0.7, 0.35], np.float32)], {"mode": mode}, fixed=(2,))
+      for mode in ("nearest", "linear")),
+    Case("Pow", [np.array([10, 5, -2, 27], np.int32), np.array([0.5, 3, 3, 0.3333], np.float32)]),
+    Case("QuantizeLinear", [f32(3, 4), single(0.02)], {"output_dtype": TensorProto.INT8}, opset=21),
+    Case("QuantizeLinear", [f32(3, 4), positive(3, 2), np.zeros((3, 2), np.int8)], {"axis": 1, "block_size": 2}, opset=21),
+    Case("QuantizeLinear", [f32(3, 5), positive(2, 5)], {"axis": 0, "block_size": 2}, opset=21),
+    Case("DequantizeLinear", [u8(4, 6), positive(4, 2), u8(4, 2)], {"axis": -1, "block_size": 3}, opset=21),
+    Case("DequantizeLinear", [below(99, 5).astype(np.int32), single(0.1)], opset=21),
+    Case("Col2Im", [f32(2, 18, 12), ints(5, 6), ints(3, 3)], fixed=(1, 2)),
+    Case("Col2Im", [f32(1, 8, 15), ints(5, 6), ints(1, 4)], {"strides": [2, 1], "pads": [0, 1, 1, 1]}, fixed=(1, 2)),
+    Case("Col2Im", [f32(1, 8, 6), ints(5, 5), ints(2, 2)], {"dilations": [2, 3], "strides": [1, 1]}, fixed=(1, 2)),
+    Case("AffineGrid", [f32(2, 2, 3), ints(2, 3, 4, 5)], {"align_corners": 1}, fixed=(1,), opset=20),
+    Case("AffineGrid", [f32(1, 3, 4), ints(1, 3, 2, 4, 5)], fixed=(1,), opset=20),
+    Case("MelWeightMatrix", [single(5, np.int64), single(32, np.int64), single(8000, np.int64), single(20.0), single(3000.0)],
+         fixed=(0, 1, 2, 3, 4), opset=17),
+]  # fmt: skip
+
 KEEPS = np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]], bool)
 BANDS = np.where(KEEPS, f32(3, 5), -np.inf).astype(np.float32)[[0, 2, 0]]
 QKV = [f32(2, 3, 3, 4), f32(2, 3, 5, 4), f32(2, 3, 5, 7)]
@@ -340,6 +367,11 @@ ATTENTION = [
     Case("Attention", [*LINES, BANDS], HEADS, opset=23),
     Case("Attention", [f32(1, 1, 4)] * 3, {"q_num_heads": 2, "kv_num_heads": 2}, opset=23),
     Case("Attention", [*QKV, None, *PAST], {"is_causal": 1}, outputs=3, opset=24),
+    *(Case("Attention", [*QKV, BANDS], {"is_causal": 1, "softcap": 1.5, "qk_matmul_output_mode": mode}, outputs=4, opset=24)
+      for mode in (0, 1, 3)),  # where masked scores are -inf, ONNX Runtime has the least number
+    *(Case("Attention", [*GROUPS, KEEPS[[0, 2, 0]]], {"qk_matmul_output_mode": mode}, outputs=4, opset=24)
+      for mode in (0, 3)),
+    *(Case("Attention", LINES, {**HEADS, "qk_matmul_output_mode": mode}, outputs=4, opset=24) for mode in (0, 3)),
     Case("RotaryEmbedding", [f32(2, 3, 5, 8), f32(9, 4), f32(9, 4), below(9, 2, 5) % 9], opset=23),
     Case("RotaryEmbedding", [f32(2, 3, 5, 8), f32(2, 5, 3), f32(2, 5, 3)], {"rotary_embedding_dim": 6}, opset=23),
     *(Case("RotaryEmbedding", [f32(2, 5, 24), f32(2, 5, 4), f32(2, 5, 4)], {"num_heads": 3, "interleaved": how}, opset=23)
@@ -348,7 +380,7 @@ ATTENTION = [
 
 CASES = [
     *UNARY, *ATTRIBUTES, *BINARY, *PRODUCTS, *TRANSFORMS, *WINDOWS, *REDUCTIONS, *MOVEMENT, *SCATTERS, *RESIZES, *SAMPLES,
-    *QUANTIZED, *RECURRENT, *ATTENTION,
+    *QUANTIZED, *RECURRENT, *OPSETS, *ATTENTION,
 ]  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from tensorc_dsl.graph.graph import NUMPY, Array, Tensor
 from tensorc_dsl.graph.grouping import Grouped, graph_space, grouped, likeliest
 from tensorc_dsl.graph.weights import mapped_weights
 from tensorc_dsl.interp.space import Space, frozen_space
+from tensorc_dsl.ir.arrays import as_stored, narrow
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Param
 from tensorc_dsl.schedule.trace.distribution import Decision
@@ -310,7 +311,7 @@ class LoadedModel:
         for name in self.inputs:
             wanted = _type(self.plan, name)
             drawn = rng.standard_normal(wanted.shape) if wanted.is_float else rng.integers(0, 2, wanted.shape)
-            out[name] = np.asarray(drawn).astype(NUMPY[wanted.dtype])
+            out[name] = narrow(np.asarray(drawn), self.plan.values[name].dtype)
         return out
 
     def __call__(self, /, *arrays: Any, **named: Any) -> Any:
@@ -353,6 +354,7 @@ class LoadedModel:
         for name in self.inputs:
             wanted = _type(self.plan, name)
             array = np.ascontiguousarray(given[name]).reshape(np.shape(given[name]))
+            array = as_stored(array, self.plan.values[name].dtype)
             if array.shape != wanted.shape or array.dtype != NUMPY[wanted.dtype]:
                 raise ValueError(f"`{name}` is {wanted}; given is {array.dtype}{list(array.shape)}")
             out[name] = array

@@ -25,7 +25,8 @@ from tensorc_dsl.graph.operators.lowering import (
     stretched,
 )
 
-_SIGNED = ("i8", "i16", "i32", "i64")
+SIGNED = ("i8", "i16", "i32", "i64")
+"""Integers with a sign."""
 
 
 def pointwise(site: Site, stem: str, operands: Sequence[Operand], dtype: str, value: str, **others: str) -> Lowered:
@@ -227,7 +228,7 @@ def _equal(site: Site) -> Lowered:
 def _divided(site: Site) -> Lowered:
     a, b = _common(site)
     # ONNX truncates the quotients of integers, and `/` floors.
-    value = "sign({0}) * sign({1}) * (abs({0}) / abs({1}))" if a.dtype in _SIGNED else "{0} / {1}"
+    value = "sign({0}) * sign({1}) * (abs({0}) / abs({1}))" if a.dtype in SIGNED else "{0} / {1}"
     return pointwise(site, "divide", [a, b], a.dtype, value)
 
 
@@ -236,7 +237,7 @@ def _remainder(site: Site) -> Lowered:
     value = "{0} % {1}"
     if site.attribute("fmod", 0) and a.type.is_float:
         value = "copysign(abs({0}) % abs({1}), {0})"
-    elif site.attribute("fmod", 0) and a.dtype in _SIGNED:
+    elif site.attribute("fmod", 0) and a.dtype in SIGNED:
         value = "sign({0}) * (abs({0}) % abs({1}))"
     return pointwise(site, "remainder", [a, b], a.dtype, value)
 
@@ -256,6 +257,9 @@ def _power(site: Site) -> Lowered:
         value = "pow({0}, {1})" if b.dtype == a.dtype else f"pow({{0}}, {a.dtype}({{1}}))"
     else:
         value = f"{a.dtype}(round(pow(f64({{0}}), f64({{1}}))))"
+        if b.type.is_float:  # less its fraction, but for one of rounding
+            power = "pow(f64({0}), f64({1}))"
+            value = f"{a.dtype}(round({power}) if abs({power} - round({power})) < 1e-9 * abs({power}) else {power})"
     return pointwise(site, "power", [a, b], a.dtype, value)
 
 
@@ -281,46 +285,61 @@ def _shift(site: Site) -> Lowered:
 RANGES = {"u8": (0, 255), "i8": (-128, 127), "u16": (0, 65535), "i16": (-32768, 32767)}
 
 
-def write_places(
+def _write_places(
     site: Site, names: Sequence[str], x: Operand, others: Mapping[str, Operand], axis: int
 ) -> dict[str, str]:
-    """Parameters for `x` and vectors along one of its axes; their elements at the place of an element of `x`."""
+    """Parameters for `x`, and for what is one value, a vector along one of its axes, or one value for each block along it;
+    their elements at the place of an element of `x`."""
     out = {"x": place(site.parameter("X", x), names)}
+    block = site.attribute("block_size", 0)
     for name, o in others.items():
         if o.scalar is not None:
             out[name] = o.scalar
         elif o.type.rank == 0:
             out[name] = site.parameter(name, o)
-        elif o.type.rank == 1:
+        elif o.type.rank == 1 and not block:
+            if o.type.size not in (1, x.shape[axis] if x.type.rank else 1):
+                raise Unsupported(f"{o.type} for the axis {axis} of {x.type}")
             out[name] = place(site.parameter(name, o), ["0" if o.type.size == 1 else names[axis]])
+        elif block > 0 and o.shape == tuple(-(-n // block) if k == axis else n for k, n in enumerate(x.shape)):
+            at = [f"{n} / {block}" if k == axis and block > 1 else n for k, n in enumerate(names)]
+            out[name] = place(site.parameter(name, o), at)
         else:
-            raise Unsupported("blocks of values with a scale each")
+            raise Unsupported(f"{o.type} for blocks of {block} elements of {x.type}")
     return out
+
+
+def _quantized_axis(site: Site, x: Operand) -> int:
+    """The axis of vectors of scales; one that `x` lacks is none of a single scale."""
+    axis = site.attribute("axis", 1)
+    return axis % max(x.type.rank, 1)
 
 
 def _dequantized(site: Site) -> Lowered:
     x, scale, zero = site.given(0), site.given(1), site.optional(2)
-    rank = x.type.rank
-    axis = site.attribute("axis", 1) % max(rank, 1)
     others = {"S": scale} | ({} if zero is None else {"Z": zero})
-    names = indices(rank)
-    at = write_places(site, names, x, others, axis)
+    names = indices(x.type.rank)
+    at = _write_places(site, names, x, others, _quantized_axis(site, x))
+    to = _type_of(site.attribute("output_dtype")) if site.attribute("output_dtype") else scale.dtype
     wide = "i32" if x.dtype != "i32" else "i64"
     value = f"{wide}({at['x']})" if zero is None else f"{wide}({at['x']}) - {wide}({at['Z']})"
-    site.stage(f"{place('Y', ranged(names, x.shape))} = {scale.dtype}({value}) * {at['S']}")
-    return site.computed("dequantize", ("Y", Tensor(scale.dtype, x.shape)))
+    value = f"{scale.dtype}({value}) * {at['S']}"
+    site.stage(f"{place('Y', ranged(names, x.shape))} = {value if to == scale.dtype else f'{to}({value})'}")
+    return site.computed("dequantize", ("Y", Tensor(to, x.shape)))
 
 
 def _quantized(site: Site) -> Lowered:
     x, scale, zero = site.given(0), site.given(1), site.optional(2)
-    to = "u8" if zero is None else zero.dtype
+    asked = _type_of(site.attribute("output_dtype")) if site.attribute("output_dtype") else "u8"
+    to = asked if zero is None else zero.dtype
     if to not in RANGES or not x.type.is_float:
         raise Unsupported(f"to elements of type {to}")
-    axis = site.attribute("axis", 1) % max(x.type.rank, 1)
     names = indices(x.type.rank)
-    at = write_places(site, names, x, {"S": scale} | ({} if zero is None else {"Z": zero}), axis)
+    others = {"S": scale} | ({} if zero is None else {"Z": zero})
+    at = _write_places(site, names, x, others, _quantized_axis(site, x))
+    divided = at["S"] if scale.dtype == x.dtype else f"{x.dtype}({at['S']})"
     shift = "" if zero is None else f" + {x.dtype}({at['Z']})"
-    site.stage(f"{place('Y', ranged(names, x.shape))} = saturate({to}, round({at['x']} / {at['S']}){shift})")
+    site.stage(f"{place('Y', ranged(names, x.shape))} = saturate({to}, round({at['x']} / {divided}){shift})")
     return site.computed("quantize", ("Y", Tensor(to, x.shape)))
 
 
@@ -369,11 +388,23 @@ def _eye(site: Site) -> Lowered:
     if x.type.rank != 2:
         raise Unsupported(f"a diagonal of {x.type}")
     dtype = _type_of(site.attribute("dtype")) if site.attribute("dtype") else x.dtype
-    site.stage(f"{place('Y', ranged('ij', x.shape))} = {dtype}({offset('i', shift)} == j)")
+    value = f"{offset('i', shift)} == j"
+    site.stage(f"{place('Y', ranged('ij', x.shape))} = {value if dtype == 'bool' else f'{dtype}({value})'}")
     return site.computed("eye", ("Y", Tensor(dtype, x.shape)))
 
 
+CONVERSIONS: Mapping[str, Writer] = {
+    "Cast": _cast,
+    "CastLike": _cast,
+    "Identity": _identity,
+    "Dropout": _dropout,
+    "ConstantOfShape": _filled,
+    "EyeLike": _eye,
+    "Where": _where,
+}
+
 TABLE: Mapping[str, Writer] = {
+    **CONVERSIONS,
     **{op: partial(_elements, formula) for op, formula in _FORMULAS.items()},
     "Gelu": _gelu,
     "Clip": _clip,
@@ -382,16 +413,9 @@ TABLE: Mapping[str, Writer] = {
     "Mod": _remainder,
     "Pow": _power,
     "Mean": _mean,
-    "Where": _where,
     "BitShift": _shift,
     "IsInf": _is_inf,
-    "Cast": _cast,
-    "CastLike": _cast,
     "DequantizeLinear": _dequantized,
     "QuantizeLinear": _quantized,
     "DynamicQuantizeLinear": _dynamically_quantized,
-    "Identity": _identity,
-    "Dropout": _dropout,
-    "ConstantOfShape": _filled,
-    "EyeLike": _eye,
 }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,15 @@ class Computed:
     def types(self) -> tuple[Tensor, ...]:
         return tuple(r.type for r in self.definition.results)
 
+    def without_empty(self) -> Computed:
+        """The call without its results that have no elements, which are no tensors of the language."""
+        empty = tuple(f"{r.name}[" for r in self.definition.results if not r.type.size)
+        if not empty:
+            return self
+        results = tuple(r for r in self.definition.results if r.type.size)
+        stages = tuple(s for s in self.definition.stages if not s.startswith(empty))
+        return replace(self, definition=replace(self.definition, results=results, stages=stages))
+
 
 @dataclass(frozen=True, slots=True)
 class Viewed:
@@ -137,7 +147,9 @@ class Site:
         if found is None:
             return None
         if found.value is None:
-            raise Unsupported(f"`{what}` is computed, and has to be constant")
+            raise Unsupported(
+                f"`{what}` is computed, and has to be constant: give the inputs that tell it values by `--set`"
+            )
         return found.value
 
     def ints(self, n: int, what: str) -> list[int] | None:
@@ -255,3 +267,17 @@ def same_padding(size: int, extent: int, stride: int, upper: bool) -> tuple[int,
     total = max(0, (-(-size // stride) - 1) * stride + extent - size)
     small = total // 2
     return (small, total - small) if upper else (total - small, small)
+
+
+def viewed(x: Operand, shape: Sequence[int]) -> Lowered:
+    """The elements of an operand in another shape. Raises Unsupported if there are not as many."""
+    if prod(shape) != x.type.size or min(shape, default=0) < 0:
+        raise Unsupported(f"{x.type} in the shape {list(shape)}")
+    return Viewed(x.name, Tensor(x.dtype, tuple(shape)))
+
+
+def mapped(site: Site, stem: str, x: Operand, shape: Sequence[int], source: Sequence[str]) -> Lowered:
+    """A result whose element at `i, j, …` is that of `x` at the subscripts `source`."""
+    names = indices(len(shape))
+    site.stage(f"{place('Y', ranged(names, shape))} = {place(site.parameter('X', x), source)}")
+    return site.computed(stem, ("Y", Tensor(x.dtype, tuple(shape))))

@@ -10,6 +10,7 @@ from math import prod
 import numpy as np
 
 from tensorc_dsl.graph.graph import Tensor, Unsupported, literal
+from tensorc_dsl.graph.operators.elementwise import SIGNED
 from tensorc_dsl.graph.operators.lowering import (
     Lowered,
     Operand,
@@ -21,6 +22,7 @@ from tensorc_dsl.graph.operators.lowering import (
     indices,
     place,
     ranged,
+    scaled,
     stretched,
 )
 from tensorc_dsl.graph.operators.windows import norm
@@ -53,9 +55,11 @@ def _reduced(stem: str, formula: str, site: Site) -> Lowered:
     rank = x.type.rank
     axes = _axes(site, rank)
     if axes is None:
-        if site.attribute("noop_with_empty_axes", 0):
+        is_whole = not site.attribute("noop_with_empty_axes", 0)
+        if not is_whole and stem in ("sum", "mean", "max", "min", "prod", "log_sum_exp"):
             return Viewed(x.name, x.type)
-        axes = list(range(rank))
+        # Without axes, what is done before and after the sum is done to each element.
+        axes = list(range(rank)) if is_whole else []
     kept = bool(site.attribute("keepdims", 1))
     names = indices(rank)
     site.parameter("X", x)
@@ -63,6 +67,8 @@ def _reduced(stem: str, formula: str, site: Site) -> Lowered:
     results = [next(ones) if k in axes else n for k, n in enumerate(names) if kept or k not in axes]
     shape = tuple(1 if k in axes else size for k, size in enumerate(x.shape) if kept or k not in axes)
     if stem == "log_sum_exp":
+        if not x.type.is_float:
+            raise Unsupported(f"elements of type {x.dtype}")
         return _log_sum_exp(site, x, axes, names, results, shape)
     inner = ", ".join(f"{names[k]} in {x.shape[k]}" for k in axes)
     words = {"sum": "sum", "prod": "prod", "max": "max", "min": "min"}
@@ -70,7 +76,16 @@ def _reduced(stem: str, formula: str, site: Site) -> Lowered:
         words |= {"max": "any", "min": "all"}
     over = {name: f"{word}[{inner}] " if inner else "" for name, word in words.items()}
     count = literal(prod(x.shape[a] for a in axes), x.dtype)
+    if not x.type.is_float and formula.startswith(("sqrt", "log")):
+        raise Unsupported(f"elements of type {x.dtype}")
     value = formula.format(x=place("X", names), count=count, **over)
+    if stem == "mean" and x.dtype in SIGNED and inner:
+        # ONNX truncates the quotients of integers, and `/` floors.
+        rest = [n for k, n in enumerate(names) if k not in axes]
+        total = place("total", rest)
+        left = place("total", ranged(rest, [s for k, s in enumerate(x.shape) if k not in axes]))
+        site.stage(f"let {left} = {over['sum']}{place('X', names)}")
+        value = f"sign({total}) * (abs({total}) / {count})"
     site.stage(f"{place('Y', ranged(results, shape))} = {value}")
     return site.computed(f"reduce_{stem}", ("Y", Tensor(x.dtype, shape)))
 
@@ -149,11 +164,20 @@ def softmax(logarithm: bool, flat: bool, site: Site) -> Lowered:
     return site.computed("softmax", ("Y", x.type))
 
 
+FLAT = "flat"
+"""The attribute of a Hardmax over all axes from one on, as before opset 13; ONNX has none of that name."""
+
+
 def _hardmax(site: Site) -> Lowered:
-    x = _line(site)
+    flat = bool(site.attribute(FLAT, 0))
+    x = _line(site, flat)
     site.stage(f"let {place('at', x.rest)} = argmax[{x.index}] {x.value}")
     left = place("Y", ranged(x.names, x.type.shape))
-    site.stage(f"{left} = 1.0 if i64({x.index}) == {place('at', x.rest)} else 0.0")
+    chosen = x.index.split(", ")
+    # The number of an element of the line, counted row by row.
+    steps = [prod(x.type.shape[len(x.names) - len(chosen) + k + 1 :]) if flat else 1 for k in range(len(chosen))]
+    number = " + ".join(scaled(f"i64({n})", step) for n, step in zip(chosen, steps, strict=True))
+    site.stage(f"{left} = 1.0 if {number} == {place('at', x.rest)} else 0.0")
     return site.computed("hardmax", ("Y", x.type))
 
 
@@ -320,6 +344,9 @@ def _cumulative(stem: str, sign: str, neutral: int, site: Site) -> Lowered:
     site.stage(f"{place('Y', ranged(names, x.shape))} = scan[{n}] init {init} step {at('Y', step)} {sign} {joined}")
     return site.computed(stem, ("Y", x.type))
 
+
+SINGLE: Mapping[str, frozenset[str]] = {"LayerNormalization": frozenset(("M", "D"))}
+"""Results that are f32 where the others have 16 bits, by operator."""
 
 TABLE: Mapping[str, Writer] = {
     **{op: partial(_reduced, *how) for op, how in _REDUCTIONS.items()},

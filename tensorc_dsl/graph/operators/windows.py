@@ -307,6 +307,35 @@ def _transposed_sizes(
     return list(pads[:rank]), results
 
 
+def _added_up(site: Site) -> Lowered:
+    """The sum of blocks at their places in an image: the blocks are the columns of a matrix."""
+    x, image, block = site.given(0), site.ints(1, "the size of the image"), site.ints(2, "the size of a block")
+    if image is None or block is None or len(image) != len(block) or not 1 <= len(image) <= 3 or x.type.rank != 3:
+        raise Unsupported(f"blocks {block} of {x.type} in an image {image}")
+    w = window_of(site, image, block)
+    taken, rank = prod(block), w.rank
+    if x.shape[1] % taken or x.shape[2] != prod(w.results):
+        raise Unsupported(f"blocks {block} of {x.type} in an image {image}")
+    inside, places = list[str](), list[str]()
+    for n in range(rank):
+        at = offset(_PLACES[n], w.before[n]) + (f" - {scaled(_TAPS[n], w.dilations[n])}" if block[n] > 1 else "")
+        if w.strides[n] > 1:
+            inside.append(f"({at}) % {w.strides[n]} == 0")
+        inside.append(f"0 <= {at} < {(w.results[n] - 1) * w.strides[n] + 1}")
+        places.append(scaled(f"(({at}) / {w.strides[n]})", prod(w.results[n + 1 :])))
+    row = " + ".join(
+        ["c * " + str(taken), *(scaled(t, prod(block[n + 1 :])) for n, t in enumerate(_TAPS[:rank]) if block[n] > 1)]
+    )
+    value = place(site.parameter("X", x), ["n", row, " + ".join(places)])
+    shape = (x.shape[0], x.shape[1] // taken, *image)
+    chosen = f"({value} if {' and '.join(inside)} else {literal(0, x.dtype)})"
+    reduced = ", ".join(f"{t} in {n}" for t, n in w.sums())
+    site.stage(
+        f"{place('Y', ranged(('n', 'c', *_PLACES[:rank]), shape))} = {f'sum[{reduced}] ' if reduced else ''}{chosen}"
+    )
+    return site.computed("add_blocks", ("Y", Tensor(x.dtype, shape)))
+
+
 # --- pools -------------------------------------------------------------------------------------------------------------
 
 
@@ -418,6 +447,7 @@ CONVOLUTIONS: Mapping[str, Writer] = {
     "QLinearConv": _integer_convolved,
     "ConvTranspose": _transposed,
 }
+"""Operators that read channels innermost."""
 
 POOLS: Mapping[str, Writer] = {
     "MaxPool": partial(_pooled, "max"),
@@ -428,6 +458,7 @@ POOLS: Mapping[str, Writer] = {
 TABLE: Mapping[str, Writer] = {
     **CONVOLUTIONS,
     **POOLS,
+    "Col2Im": _added_up,
     "GlobalMaxPool": partial(_global, "max"),
     "GlobalAveragePool": partial(_global, "average"),
     "GlobalLpPool": partial(_global, "lp"),
