@@ -224,6 +224,10 @@ processors: $(VENV)/.dev ## Kernels of the suites for AArch64 and AVX2 under QEM
 graphs: $(VENV)/.dev ## Random graphs of calls through check, expand, verify and the language server, a second each (SEED=0 COUNT=300)
 	$(BIN)/python -m campaigns.call_graphs --seed $(SEED) --count $(COUNT)
 
+.PHONY: models
+models: $(VENV)/.dev ## Random ONNX models of opsets 7 to 23 beside ONNX Runtime (SEED=0 COUNT=300)
+	$(BIN)/python -m campaigns.random_models --seed $(SEED) --count $(COUNT)
+
 .PHONY: foreign
 foreign: $(VENV)/.dev ## Random schedules of operators, ours and of other libraries, and of random computes (SEED=0 DRAWS=20 COUNT=300)
 	FIRST_SEED=$(SEED) FOREIGN_DRAWS=$(DRAWS) FOREIGN_FUZZ=$(COUNT) $(BIN)/python -m pytest -q -n $(THREADS) tests/foreign \
