@@ -77,9 +77,13 @@ class Growing:
         self.constants[name] = array
         return name
 
-    def some(self, kind: str = "f", rank: Sequence[int] = ()) -> str | None:
-        """A value whose elements are of a kind of NumPy, of one of the ranks."""
-        fitting = [n for n, v in self.values.items() if v.dtype.kind in kind and (not rank or v.ndim in rank)]
+    def some(self, kind: str = "f", rank: Sequence[int] = (), empty: bool = False) -> str | None:
+        """A value whose elements are of a kind of NumPy, of one of the ranks; on one without elements runtimes may crash."""
+        fitting = [
+            n
+            for n, v in self.values.items()
+            if v.dtype.kind in kind and (not rank or v.ndim in rank) and (v.size or empty)
+        ]
         return self.rng.choice(fitting[-6:]) if fitting else None
 
     def model(self, outputs: Sequence[str]) -> onnx.ModelProto:
@@ -199,7 +203,7 @@ def _arg(g: Growing) -> None:
 
 
 def _shape(g: Growing) -> None:
-    x = g.some("fib")
+    x = g.some("fib", empty=True)
     if not x:
         return
     v = g.values[x]
@@ -278,7 +282,7 @@ def _split(g: Growing) -> None:
 
 
 def _join(g: Growing) -> None:
-    if x := g.some("fi", (1, 2, 3, 4)):
+    if x := g.some("fi", (1, 2, 3, 4), empty=True):
         v = g.values[x]
         axis = _axis(g, v.ndim) if g.opset >= 11 else g.rng.randrange(v.ndim)
         rest = [n for n, o in g.values.items() if o.dtype == v.dtype and o.ndim == v.ndim]
@@ -394,6 +398,8 @@ def _image(g: Growing) -> None:
                 weights.append(drawn(2 * group))
             g.add("Conv", [x, *weights], group=group, kernel_shape=g.rng.choice((None, kernel)), **more)
         case 2:
+            if more.get("auto_pad", "VALID") != "VALID":
+                del more["auto_pad"]  # with steps beyond the kernel, ONNX Runtime makes fewer elements than ONNX says
             if more.get("strides") and g.rng.random() < 0.3:
                 more["output_padding"] = [s - 1 for s in more["strides"]]
             g.add("ConvTranspose", [x, drawn(channels, 2, *kernel)], **more)
@@ -490,6 +496,80 @@ def _quantized(g: Growing) -> None:
         g.add("DequantizeLinear", [made, *inputs], axis=axis)
 
 
+def _integers(g: Growing) -> None:
+    x = g.some("iu")
+    if not x:
+        return
+    v = g.values[x]
+    match g.rng.randrange(5):
+        case 0:
+            g.add(g.rng.choice(("Abs", "Neg", "Sign", "Relu")), [x])
+        case 1:
+            g.add(f"Reduce{g.rng.choice(('Sum', 'Mean', 'Max', 'Min', 'Prod', 'L1', 'SumSquare'))}", [x], keepdims=1)
+        case 2 if g.opset >= 10:
+            g.add("Mod", [x, g.constant(g.rng.choice((3, 5)), v.dtype)], fmod=g.rng.choice((None, 1)))
+        case 3:
+            g.add("Div", [x, g.constant(g.rng.choice((3, 5)), v.dtype)])
+        case _:
+            low, high = (g.constant(n, v.dtype) for n in (1, 5))
+            if g.opset >= 12:
+                g.add("Clip", [x, low, high])
+
+
+def _move(g: Growing) -> None:
+    x = g.some("fi", (2, 3, 4))
+    if not x:
+        return
+    v = g.values[x]
+    draw = np.random.default_rng(len(g.values))
+    match g.rng.randrange(7):
+        case 0 if g.opset >= 9:
+            at, depth = draw.integers(0, 4, v.shape[:2]), g.rng.choice((4, [4]))
+            axis = g.rng.randrange(-3, 3) if g.opset >= 11 else g.rng.randrange(3)
+            g.add("OneHot", [g.constant(at), g.constant(depth), g.constant([0.5, 2], v.dtype)], axis=axis)
+        case 1 if g.opset >= 11:
+            axis = g.rng.randrange(-v.ndim, v.ndim)
+            every = np.argsort(draw.uniform(0, 1, v.shape), axis)
+            shape = [g.rng.randint(1, n) if n else 0 for n in v.shape]
+            at = every[tuple(slice(n) for n in shape)]
+            g.add("ScatterElements", [x, g.constant(at), g.constant(draw.uniform(0, 2, shape), v.dtype)], axis=axis)
+        case 2 if g.opset >= 11 and v.shape[0]:
+            g.add("GatherND", [x, g.constant(draw.integers(-v.shape[0], v.shape[0], (2, 1)))])
+        case 3 if v.ndim == 4 and g.opset >= 11:
+            g.add("DepthToSpace", [x], blocksize=1, mode=g.rng.choice(("DCR", "CRD")))
+        case 4 if g.opset >= 12 and v.ndim == 2 and v.size:
+            g.add("Einsum", [x, x], equation=g.rng.choice(("ij,ij->i", "ij,kj->ik", "ij,ij", "ij,kl->jl")))
+        case 5 if v.ndim == 2 and g.opset >= 9:
+            g.add("EyeLike", [x], k=g.rng.randint(-1, 1), dtype=g.rng.choice((None, 1, 7, 9)))
+        case _ if g.opset >= 14:
+            inputs = [x, g.constant(g.rng.randint(-2, 2))] if g.rng.random() < 0.5 else [x]
+            g.add("Trilu", inputs, upper=g.rng.choice((None, 0)))
+        case _:
+            g.add("SpaceToDepth", [x], blocksize=1)
+
+
+def _recurrent(g: Growing) -> None:
+    x = g.some("f", (3,))
+    if not x or g.values[x].dtype != np.float32 or not g.values[x].size:
+        return
+    v = g.values[x]
+    op, gates = g.rng.choice((("LSTM", 4), ("GRU", 3), ("RNN", 1)))
+    way = g.rng.choice(("forward", "reverse", "bidirectional"))
+    ways, hidden = 2 if way == "bidirectional" else 1, 2
+    draw = np.random.default_rng(len(g.values))
+
+    def drawn(*shape: int) -> str:
+        return g.constant(draw.uniform(-1, 1, shape), np.float32)
+
+    inputs = [x, drawn(ways, gates * hidden, v.shape[2]), drawn(ways, gates * hidden, hidden)]
+    if g.rng.random() < 0.6:
+        inputs.append(drawn(ways, 2 * gates * hidden))
+    if g.rng.random() < 0.3 and v.shape[0]:
+        lengths = draw.integers(1, v.shape[0] + 1, v.shape[1])
+        inputs = [*inputs, *[""] * (4 - len(inputs)), g.constant(lengths, np.int32)]
+    g.add(op, inputs, g.rng.choice((1, 2)), hidden_size=hidden, direction=way)
+
+
 def _body(inputs: Sequence[onnx.ValueInfoProto], nodes: Sequence[onnx.NodeProto], ends: Sequence[str]) -> Any:
     return helper.make_graph(list(nodes), "body", list(inputs), [onnx.ValueInfoProto(name=e) for e in ends])
 
@@ -542,7 +622,7 @@ def _flow(g: Growing) -> None:
 
 GROWS: tuple[Grow, ...] = (
     _unary, _unary, _binary, _binary, _reduce, _softmax, _arg, _shape, _shape, _slice, _split, _join, _pad, _look_up,
-    _convert, _image, _image, _image, _product, _quantized, _flow,
+    _convert, _integers, _move, _move, _recurrent, _image, _image, _image, _product, _quantized, _flow,
 )  # fmt: skip
 
 
@@ -553,9 +633,11 @@ def grown(seed: int) -> tuple[onnx.ModelProto, dict[str, Array], list[Array]]:
     g = Growing(rng, rng.choice(OPSETS))
     dtype = np.float16 if rng.random() < 0.1 else np.float32
     for _ in range(rng.randint(1, 2)):
-        shape = [rng.randint(1, 5) for _ in range(rng.choice((1, 2, 2, 3, 4, 4, 4)))]
+        shape = [rng.randint(1, 5) for _ in range(rng.choice((0, 1, 2, 2, 3, 3, 4, 4, 4)))]
         name = g.name()
-        g.inputs[name] = g.values[name] = draw.uniform(-2, 2, shape).astype(dtype)
+        kind = rng.choice((np.int32, np.int64, np.uint8, np.float64, bool)) if rng.random() < 0.15 else dtype
+        scale = 1 if np.dtype(kind).kind == "f" else 3
+        g.inputs[name] = g.values[name] = np.asarray(draw.uniform(-2, 2, shape) * scale).astype(kind)
     for _ in range(rng.randint(2, 9)):
         rng.choice(GROWS)(g)
     made = [n for n in g.values if n not in g.inputs]

@@ -75,7 +75,9 @@ def _slice(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
         axes, steps = node.attributes.get("axes", range(len(starts))), [1] * len(starts)
     at = [slice(None)] * x.ndim
     for a, b, e, s in zip(axes, starts, ends, steps, strict=True):
-        at[axis_of(a, x.ndim)] = slice(b, None if s < 0 and e < -x.shape[a] else e, s)
+        at[axis_of(a, x.ndim)] = slice(
+            max(b, -x.shape[axis_of(a, x.ndim)]), None if s < 0 and e < -x.shape[a] else e, s
+        )
     return [x[tuple(at)]]
 
 

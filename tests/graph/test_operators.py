@@ -183,6 +183,10 @@ MOVEMENT = [
     Case("Expand", [f32(3, 1), ints(2, 1, 4)], fixed=(1,)),
     Case("Tile", [f32(3, 2), ints(2, 3)], fixed=(1,)),
     Case("Slice", [f32(7, 9), ints(1, -1), ints(100, -100), ints(0, 1), ints(2, -3)], fixed=(1, 2, 3, 4)),
+    *(
+        Case("Slice", [x, ints(-9, -4), ints(-100, -1), ints(0, 1), ints(-1, 1)], fixed=fixed)
+        for x, fixed in ((f32(3, 5), (1, 2, 3, 4)), (np.arange(15).reshape(3, 5), (0, 1, 2, 3, 4)))
+    ),
     Case("Concat", [f32(3, 2), f32(3, 4), f32(3, 1)], {"axis": -1}),
     Case("Concat", [f32(2, n % 3) for n in range(205)], {"axis": 1}),
     Case("Split", [f32(3, 7), ints(2, 1, 4)], {"axis": 1}, fixed=(1,), outputs=3),
@@ -323,6 +327,7 @@ RECURRENT = [
 OPSETS = [
     *(Case(f"Reduce{op}", [positive(3, 4)], {"noop_with_empty_axes": 1})
       for op in "Max L1 L2 LogSum LogSumExp SumSquare".split()),
+    *(Case(f"Reduce{op}", [f32()]) for op in ("Sum", "LogSumExp", "L2")),
     # What was another operator in earlier opsets, and what later ones have added.
     *(Case(op, [f32(3, 4, 5)], {"axis": axis} if axis is not None else {}, opset=11)
       for op in ("Softmax", "LogSoftmax", "Hardmax") for axis in (None, 0, 1, -1)),

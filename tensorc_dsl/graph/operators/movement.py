@@ -106,7 +106,8 @@ def slice_bounds(size: int, start: int, end: int, step: int) -> tuple[int, int]:
     """The first element of a slice, and the number of its elements."""
     if step == 0:
         raise Unsupported("a slice with a step of 0")
-    chosen = range(size)[slice(start, end if step > 0 or end >= -size else None, step)]
+    # A start in front of the first element is the first one, for steps backwards, too.
+    chosen = range(size)[slice(max(start, -size), end if step > 0 or end >= -size else None, step)]
     return (chosen.start, len(chosen))
 
 

@@ -69,6 +69,8 @@ def _reduced(stem: str, formula: str, site: Site) -> Lowered:
     if stem == "log_sum_exp":
         if not x.type.is_float:
             raise Unsupported(f"elements of type {x.dtype}")
+        if not axes:
+            return Viewed(x.name, x.type)
         return _log_sum_exp(site, x, axes, names, results, shape)
     inner = ", ".join(f"{names[k]} in {x.shape[k]}" for k in axes)
     words = {"sum": "sum", "prod": "prod", "max": "max", "min": "min"}
