@@ -565,7 +565,7 @@ def _recurrent(g: Growing) -> None:
     if g.rng.random() < 0.6:
         inputs.append(drawn(ways, 2 * gates * hidden))
     if g.rng.random() < 0.3 and v.shape[0]:
-        lengths = draw.integers(1, v.shape[0] + 1, v.shape[1])
+        lengths = [g.rng.randint(1, v.shape[0]) for _ in range(v.shape[1])]
         inputs = [*inputs, *[""] * (4 - len(inputs)), g.constant(lengths, np.int32)]
     g.add(op, inputs, g.rng.choice((1, 2)), hidden_size=hidden, direction=way)
 

@@ -374,13 +374,19 @@ class _Importer:
     def imported(self, inputs: dict[str, Tensor], outputs: Sequence[str]) -> Imported:
         """The calls, without those that no output needs."""
         computes = self._named()
+        # A constant that is an output leaves it its name.
+        stored = {name: f"{name}/constant" for name in outputs if name in self.constants}
+        for name, inner in stored.items():
+            self.types[name], self.constants[inner] = type_of(self.constants[name]), self.constants.pop(name)
+        self.steps = [replace(s, arguments=tuple(stored.get(a, a) for a in s.arguments)) for s in self.steps]
+        self.steps += [Step("", (inner,), (name,)) for name, inner in stored.items()]
         ends: list[str] = []
         for name in outputs:
             source = self._same.get(name, name)
-            if source != name or name in self.constants or name in inputs or name in ends:
-                # An input, a constant or another value by a name of its own.
+            if source != name or name in inputs or name in ends:
+                # An input or another value by a name of its own.
                 end = f"{name}/output" if source == name else name
-                self.types[end] = self.types[source] if source in self.types else type_of(self.constants[source])
+                self.types[end] = self.types[source]
                 self.steps.append(Step("", (source,), (end,)))
                 ends.append(end)
             else:

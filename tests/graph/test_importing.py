@@ -340,6 +340,7 @@ def test_a_large_filled_constant_is_a_weight(op: str, tmp_path: Path) -> None:
 def test_an_output_may_be_an_input_or_a_constant(tmp_path: Path) -> None:
     m = model([helper.make_node("Identity", ["x"], ["y"])], [value("x", 3)], ["y", "w"], [weight("w", 2, 2)])
     loaded = load_model(written(m, tmp_path))
+    assert loaded.outputs == ("y", "w")
     x = np.ones(3, np.float32)
     y, w = loaded(x)
     y[0] = 7
