@@ -254,6 +254,19 @@ def test_bodies_are_of_the_opset_of_the_model(opset: int, tmp_path: Path) -> Non
     require_equal(m, inputs, tmp_path)
 
 
+def test_values_without_elements_have_to_fit(tmp_path: Path) -> None:
+    inputs = {"x": f32(2, 3)}
+    for empty, fits in (((0, 3), True), ((0,), True), ((0, 4), False)):
+        m = model(
+            [node("Concat", ["x", "e"], ["y"], "join", axis=0)], inputs, ["y"], {"e": np.zeros(empty, np.float32)}
+        )
+        if fits:
+            (made,) = by_reference(*checked(m, tmp_path), list(inputs.values()))
+            assert np.array_equal(made, inputs["x"])
+        else:
+            assert "`join` (Concat): operands of other shapes" in reasons(m, tmp_path)
+
+
 def test_a_body_may_read_what_an_opset_replaces(tmp_path: Path) -> None:
     """The converter of opsets puts several nodes in the place of a softmax."""
     branch = body([node("Neg", ["p"], ["r"])], [], [value("r", 2, 3)])

@@ -196,7 +196,10 @@ def _concat(site: Site) -> Lowered:
         return viewed(site.given(0), site.given(0).shape)
     rank = operands[0].type.rank
     axis = axis_of(site.attribute("axis", 0), rank)
-    rest = {(o.dtype, o.shape[:axis], o.shape[axis + 1 :]) for o in operands}
+    # What has no elements is left out, but has to fit; exporters begin lists with one of a single dimension.
+    every = [site.given(n) for n in range(len(site.operands))]
+    fitting = [o for o in every if o.type.size or o.type.rank == rank]
+    rest = {(o.dtype, o.shape[:axis], o.shape[axis + 1 :]) for o in fitting}
     if len(rest) != 1:
         raise Unsupported("operands of other shapes")
     if len(operands) == 1:
