@@ -210,6 +210,7 @@ ORDER = "pipeline.order"
 ASYNC = "pipeline.asynchronous"
 ROLES = "specialize.roles"
 REGISTERS = "specialize.registers"
+TEAMS = "specialize.teams"
 
 
 def written_out(values: Iterable[int]) -> str:
@@ -232,6 +233,12 @@ def roles(loop: For) -> tuple[str, ...]:
     """The role of each statement of a specialized loop; empty for other loops."""
     text = dict(loop.annotations).get(ROLES)
     return tuple(text.split(", ")) if isinstance(text, str) else ()
+
+
+def teams(loop: For) -> int:
+    """How many teams of threads have the role that uses what others load, and take turns."""
+    found = dict(loop.annotations).get(TEAMS)
+    return found if isinstance(found, int) and found > 1 else 1
 
 
 def pipeline(loop: For) -> tuple[tuple[int, ...], tuple[int, ...]] | None:

@@ -59,6 +59,7 @@ ANSWERS = {
         "len(C.loops[1].after)": 0,
         "C.loops[1].depth": 1,
         "C.loops[0].is_serial": True,
+        "C.loops[0].is_persistent": False,
         "C.loops[0].is_open": False,
         "C.loops[0].largest_divisor(24)": 16,
         "C.loops[0].tiles(5)": 7,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.annotations import ASYNC, LOOK_BACK, ORDER, REGISTERS, ROLES, STAGES, STREAM, stream_problem
+from tensorc_dsl.ir.annotations import ASYNC, LOOK_BACK, ORDER, REGISTERS, ROLES, STAGES, STREAM, TEAMS, stream_problem
 from tensorc_dsl.ir.program import (
     APPROX,
     ASSUMED,
@@ -42,7 +42,7 @@ def NO_STREAM(*focus: str, target: str, reason: str) -> None: ...
 
 _STEPS = {
     ASYNC: "software_pipeline", INTRINSIC: "tensorize", ORDER: "software_pipeline", PERSISTENT: "persist",
-    REGISTERS: "specialize", ROLES: "specialize", SCATTER: "scatter", STAGES: "software_pipeline",
+    REGISTERS: "specialize", ROLES: "specialize", SCATTER: "scatter", STAGES: "software_pipeline", TEAMS: "specialize",
 }  # fmt: skip
 """The steps that write annotations of loops, each with a proof."""
 

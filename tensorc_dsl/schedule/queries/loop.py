@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.print import format_expr
-from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, walk
+from tensorc_dsl.ir.program import PERSISTENT, Block, For, IterKind, LoopKind, Program, walk
 from tensorc_dsl.schedule.nests import mode_of, the_loop
 from tensorc_dsl.schedule.patterns import first, found, name_of
 from tensorc_dsl.schedule.query import nominal, query
@@ -93,6 +93,12 @@ def axis(program: Program, loop: LoopRef) -> str:
 def is_serial(program: Program, loop: LoopRef) -> bool:
     """Whether it runs in order, all of it: it is not parallel, vectorized, unrolled, pipelined, bound or scattered."""
     return mode_of(the_loop(program, loop)[1]) == LoopKind.SERIAL
+
+
+@query
+def is_persistent(program: Program, loop: LoopRef) -> bool:
+    """Whether a fixed number of blocks take its iterations in turn, as `persist` has it."""
+    return (PERSISTENT, True) in the_loop(program, loop)[1].annotations
 
 
 @query

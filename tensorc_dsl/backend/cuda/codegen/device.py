@@ -325,6 +325,20 @@ class Looking:
 WORD = 32
 """The bits of a register, which lanes give each other."""
 
+
+def is_of_role(s: Role) -> Expr:
+    """Whether a thread of a block is one of a role. The one that loads has the last threads."""
+    first, end = Compare(">=", Var(THREAD), index(s.first)), Compare("<", Var(THREAD), index(s.first + s.threads))
+    found = conjunction((*((first,) if s.first else ()), *(() if s.alone else (end,))))
+    assert found is not None  # the first threads do not load
+    return found
+
+
+def barrier_of(s: Role) -> int:
+    """The number of the barrier of the threads of a role; 0 is that of a block. Teams that take turns are as large."""
+    return 1 + s.first // s.threads
+
+
 PLAN = Plan(8 * ALIGNMENT, 1, ZERO, ZERO, late=True)
 
 
@@ -452,7 +466,7 @@ class DeviceStatements(Statements, ABC):
                     self.write(inner)
                     self._starts_copies = False
                 case InitMbarriers(awaited=awaited):
-                    over = sum(1 << n for n, warps in enumerate(awaited) if warps)
+                    over = sum(1 << n for n, warps in enumerate(awaited) if warps > 0)
                     f.line(f"store i{WORD} {over}, ptr {self._phases}")
                     self.under(FIRST, lambda awaited=awaited: self._arm(awaited))
                 case TmaLoad(at=at, size=size, body=inner):
@@ -469,13 +483,8 @@ class DeviceStatements(Statements, ABC):
                     self.rejoin()
                 case ArriveMbarrier(at=at):
                     self.release(str(e.index(at)))
-                case Role(first=first, threads=threads):
-                    side = (
-                        Compare("<", Var(THREAD), index(threads))
-                        if first == 0
-                        else Compare(">=", Var(THREAD), index(first))
-                    )
-                    self.under(side, lambda s=s: self._within(s))
+                case Role():
+                    self.under(is_of_role(s), lambda s=s: self._within(s))
                 case WaitMbarrier(at=at):
                     self._waited_for(str(e.index(at)))
                 case Barrier():
@@ -526,16 +535,19 @@ class DeviceStatements(Statements, ABC):
 
     def _arm(self, awaited: tuple[int, ...]) -> None:
         for n, warps in enumerate(awaited):
-            self.arm(n, warps)
+            self.arm(n, abs(warps))
 
     def _within(self, s: Role) -> None:
         """Write what the threads of a role do."""
         self.role = s
         self.begin(s)
-        if s.alone:
-            self.under(Compare("==", Var(THREAD), index(s.first)), lambda: self.write_device(s.body))
-        else:
-            self.write_device(s.body)
+        scope = self.expressions.scope
+        all_ = scope.vars[THREAD]
+        with scope.bound({THREAD: self.f.op(f"sub nuw nsw i64 {all_}, {s.first}") if s.first else all_}):
+            if s.alone:
+                self.under(FIRST, lambda: self.write_device(s.body))
+            else:
+                self.write_device(s.body)
         self.role = None
 
     def _fetch(self, at: Expr, size: int, body: tuple[Flat, ...]) -> None:

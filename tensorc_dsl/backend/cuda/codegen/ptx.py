@@ -13,7 +13,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements, Seen, storage
+from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements, Seen, barrier_of, storage
 from tensorc_dsl.backend.cuda.codegen.maths import HardwareMaths, write_instruction
 from tensorc_dsl.backend.cuda.isa import Line, Ref, lines_of
 from tensorc_dsl.backend.cuda.lower.collectives import (
@@ -418,10 +418,9 @@ class _Lanes(DeviceStatements):
         convergent = "convergent nounwind"
         if self.role is None:
             self._call("llvm.nvvm.barrier.cta.sync.aligned.all", "i32 0", attributes=convergent)
-        else:  # of these threads alone, of which there is one group that has barriers
-            self._call(
-                "llvm.nvvm.barrier.cta.sync.aligned.count", "i32 1", f"i32 {self.role.threads}", attributes=convergent
-            )
+        else:  # of these threads alone
+            name, number = "llvm.nvvm.barrier.cta.sync.aligned.count", barrier_of(self.role)
+            self._call(name, f"i32 {number}", f"i32 {self.role.threads}", attributes=convergent)
 
     def release(self, at: str) -> None:
         self.rejoin()  # behind it, what all lanes have read is read

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from tensorc_dsl.backend.cuda.codegen.device import barrier_of, is_of_role
 from tensorc_dsl.backend.cuda.codegen.ptx import CONSTRAINTS, OPCODE_RANK, assembly_text, fields, kind_of
 from tensorc_dsl.backend.cuda.isa import Ref, lines_of
 from tensorc_dsl.backend.cuda.lower.collectives import (
@@ -411,12 +412,12 @@ def beginning(k: DeviceKernel) -> Iterator[str]:
 
 def initialised(s: InitMbarriers, pad: str) -> Iterator[str]:
     """The mbarriers are set up, each for bytes or for the warps that come to it."""
-    over = sum(1 << n for n, warps in enumerate(s.awaited) if warps)
+    over = sum(1 << n for n, warps in enumerate(s.awaited) if warps > 0)
     if over:
         yield f"{pad}phases_ = {over:#x};"
     yield f"{pad}if (thread_ == 0) {{"
     for n, warps in enumerate(s.awaited):
-        yield f"{pad}    mbarrier_init(mbarriers_ + {8 * n}, {max(warps, 1)});"
+        yield f"{pad}    mbarrier_init(mbarriers_ + {8 * n}, {max(abs(warps), 1)});"
     yield f'{pad}    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");'
     yield f"{pad}}}"
 
@@ -435,11 +436,6 @@ def released(at: Expr, pad: str) -> Iterator[str]:
     yield f"{pad}__syncwarp();"
 
 
-def side_of(s: Role) -> str:
-    """Whether a thread is one of a role."""
-    return f"thread_ < {s.threads}" if s.first == 0 else f"thread_ >= {s.first}"
-
-
 def registers_of(s: Role, pad: str) -> Iterator[str]:
     """A role takes registers, or leaves some to the others."""
     if s.registers:
@@ -451,7 +447,7 @@ def meets(role: Role | None) -> str:
     """A barrier of the threads of a block, or of a role."""
     if role is None:
         return "__syncthreads();"
-    return f'asm volatile("barrier.cta.sync.aligned 1, {role.threads};" ::: "memory");'
+    return f'asm volatile("barrier.cta.sync.aligned {barrier_of(role)}, {role.threads};" ::: "memory");'
 
 
 def held_registers(buffers: Iterable[str], pad: str) -> Iterator[str]:
@@ -633,10 +629,13 @@ class _Statements:
 
     def _of_role(self, s: Role, pad: str) -> Iterator[str]:
         inner = replace(self, role=s)
-        yield f"{pad}if ({side_of(s)}) {{ /* {s.name} */"
+        yield f"{pad}if ({value(is_of_role(s))}) {{ /* {s.name} */"
         yield from registers_of(s, pad + "    ")
+        if s.first:  # the other statements count the threads of the role
+            yield f"{pad}    const auto own_ = thread_ - {s.first};"
+            yield f"{pad}    const auto thread_ = own_;"
         if s.alone:
-            yield f"{pad}    if (thread_ == {s.first}) {{"
+            yield f"{pad}    if (thread_ == 0) {{"
             yield from inner.device(s.body, pad + "        ")
             yield f"{pad}    }}"
         else:

@@ -33,12 +33,13 @@ from tensorc_dsl.backend.cuda.emulation.watch import (
     STATE_WORDS,
     STUCK,
     TALLY,
+    TEAM,
     UNSEEN,
     WARPS,
     WARPS_OF_BLOCK,
     note_fault,
 )
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, consumers_of, staged_in
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, consumers_of, staged_in, team_of
 from tensorc_dsl.backend.cuda.lower.shared_layout import ALIGNMENT
 from tensorc_dsl.backend.cuda.maps import encoding_of
 from tensorc_dsl.backend.memory import aligned_empty
@@ -108,7 +109,8 @@ class Room:
         ]
         maps = [rectangle(encoding_of(m), call.arrays, k.params, call.sizes) for m in k.maps]
         known = beside.reshape(-1, BESIDE_WORDS)[:, KNOWN]
-        released = Released(consumers_of(k), np.zeros(WARPS_OF_BLOCK, np.int64), times)
+        self.state[TEAM] = team_of(k)
+        released = Released(consumers_of(k), team_of(k), np.zeros(WARPS_OF_BLOCK, np.int64), times)
         self.landing = Landing(
             maps, self.state, shared[start:], k.shared, len(k.params), stamps, call.tally, released, known
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 
 from tensorc_dsl.backend.cuda.codegen.device import storage
@@ -50,6 +51,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     chains_in,
     consumers_of,
     inside,
+    team_of,
 )
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.ir.warp import LANES
@@ -58,9 +60,9 @@ from tensorc_dsl.ir.warp import LANES
 #
 # In a turn each thread runs to its next barrier or instruction of its warp, in a given order. Threads that wait for an
 # mbarrier test it first, until none waits or nothing arrives any more. Threads at an instruction run on when all lanes of
-# their warp are there, threads at a barrier when all threads of the block, or of their role, are. Then those that wait for
-# an mbarrier test it again. If no thread makes progress, this is a deadlock, which is a fault, or a wait for another block,
-# if blocks run concurrently. Shared memory has no numbers at the start of a block.
+# their warp are there, threads at a barrier when all threads of the block, or of their role or team, are. Then those that
+# wait for an mbarrier test it again. If no thread makes progress, this is a deadlock, which is a fault, or a wait for another
+# block, if blocks run concurrently. Shared memory has no numbers at the start of a block.
 
 
 POISON = -1
@@ -124,10 +126,11 @@ def _queues(k: DeviceKernel) -> bool:
 
 
 def _go(k: DeviceKernel) -> str:
-    threads, users = k.threads, consumers_of(k) or k.threads
+    threads = k.threads
     wait = f"""store i64 %epoch, ptr %epoch.at
   {now("%b", "%epoch", "still")}
   ret i64 {WAITS}"""
+    meets = _of_teams(k) if team_of(k) else _of_one(k)
     fault = f"""call void @tensorc_fault(ptr %state, i64 {STUCK}, i64 0, i64 0, i64 0, i64 %held, i64 0)
   br label %destroy"""
     return f"""
@@ -138,6 +141,7 @@ entry:
   %marks.at = getelementptr i64, ptr %state, i64 {MARKS}
   %marks = load ptr, ptr %marks.at
   %b = load i64, ptr %block.at
+  {meets.first}
   %least = select i1 %again, i64 {SPINNING}, i64 {ENDED + 1}
   br label %round
 round:
@@ -153,6 +157,7 @@ step:
   %go = icmp sge i64 %n.mark, %low
   br i1 %go, label %resume, label %stepped
 resume:
+  {meets.own}
   %at = getelementptr ptr, ptr %handles, i64 %n
   %h = load ptr, ptr %at
   call void @llvm.coro.resume(ptr %h)
@@ -188,7 +193,7 @@ spinning:
 spin:
   br label %round
 stuck:
-  %held = phi i64 [ 0, %check ], [ %v, %wrong ]
+  %held = phi i64 {meets.held}
   {wait if chains_in(k.body) else fault}
 lanes:
   %q = phi i64 [ 0, %asked ], [ 0, %spinning ], [ %q.next, %alike ]
@@ -218,7 +223,46 @@ alike:
   br i1 %q.more, label %lanes, label %settled
 settled:
   br i1 %some.next, label %round, label %check
-check:
+{meets.code}differ:
+  %who = phi i64 [ %q, %odd ], [ %v, %wrong ]
+  %mate = phi i64 [ %q.first, %odd ], [ {meets.mate}, %wrong ]
+  call void @tensorc_fault(ptr %state, i64 {APART}, i64 0, i64 0, i64 0, i64 %who, i64 %mate)
+  br label %destroy
+destroy:
+  %status = phi i64 [ {OVER}, %{meets.over} ], [ {WRONG}, %differ ]{"" if chains_in(k.body) else f", [ {WRONG}, %stuck ]"}
+  br label %end
+end:
+  %w = phi i64 [ 0, %destroy ], [ %w.next, %end ]
+  %old.at = getelementptr ptr, ptr %handles, i64 %w
+  %old = load ptr, ptr %old.at
+  call void @llvm.coro.destroy(ptr %old)
+  %w.next = add i64 %w, 1
+  %w.more = icmp slt i64 %w.next, {threads}
+  br i1 %w.more, label %end, label %ending
+ending:
+  ret i64 %status
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """Code of `go` about barriers: what it begins with, what sets the barrier of a thread that runs on, what looks at the
+    threads that wait, which of them is told of where it waits for ever, with which one a thread at another barrier is
+    compared, and the label from which a block ends."""
+
+    first: str
+    own: str
+    code: str
+    held: str
+    mate: str
+    over: str
+
+
+def _of_one(k: DeviceKernel) -> _Meeting:
+    """Where the threads of a block, or of its role that has barriers, meet at one barrier."""
+    users = consumers_of(k) or k.threads
+    meeting = f"""check:
   %mark0 = load i64, ptr %marks
   %epoch = load i64, ptr %epoch.at
   %epoch.next = add i64 %epoch, 1
@@ -247,31 +291,111 @@ wrong:
   br i1 %spins, label %stuck, label %differ
 same:
   %v.next = add i64 %v, 1
-  %v.more = icmp slt i64 %v.next, {threads}
+  %v.more = icmp slt i64 %v.next, {k.threads}
   br i1 %v.more, label %each, label %together
 together:
   %ended = icmp eq i64 %mark0, {ENDED}
   br i1 %ended, label %destroy, label %round
-differ:
-  %who = phi i64 [ %q, %odd ], [ %v, %wrong ]
-  %mate = phi i64 [ %q.first, %odd ], [ 0, %wrong ]
-  call void @tensorc_fault(ptr %state, i64 {APART}, i64 0, i64 0, i64 0, i64 %who, i64 %mate)
-  br label %destroy
-destroy:
-  %status = phi i64 [ {OVER}, %together ], [ {WRONG}, %differ ]{"" if chains_in(k.body) else f", [ {WRONG}, %stuck ]"}
-  br label %end
-end:
-  %w = phi i64 [ 0, %destroy ], [ %w.next, %end ]
-  %old.at = getelementptr ptr, ptr %handles, i64 %w
-  %old = load ptr, ptr %old.at
-  call void @llvm.coro.destroy(ptr %old)
-  %w.next = add i64 %w, 1
-  %w.more = icmp slt i64 %w.next, {threads}
-  br i1 %w.more, label %end, label %ending
-ending:
-  ret i64 %status
-}}
 """
+    return _Meeting("", "", meeting, "[ 0, %check ], [ %v, %wrong ]", "0", "together")
+
+
+def _of_teams(k: DeviceKernel) -> _Meeting:
+    """As `_of_one`, where teams have barriers of their own. Each has the number of its last one, and these are different, so
+    no barrier of another team counts. A team is at a barrier, or it waits for an mbarrier or has ended, and so does the
+    role that loads."""
+    users, team = consumers_of(k), team_of(k)
+    many = users // team
+    at = [f"%of.{g} = getelementptr i64, ptr %epochs, i64 {g}" for g in range(many + 1)]
+    begin = [f"%epochs = alloca i64, i64 {many + 1}", "%last.at = alloca i64", "%begun = load i64, ptr %epoch.at"]
+    begin += ["store i64 %begun, ptr %last.at", *at, *(f"store i64 %begun, ptr %of.{g}" for g in range(many + 1))]
+    own = f"""%n.nth = udiv i64 %n, {team}
+  %n.over = icmp ugt i64 %n.nth, {many}
+  %n.team = select i1 %n.over, i64 {many}, i64 %n.nth
+  %n.epoch.at = getelementptr i64, ptr %epochs, i64 %n.team
+  %n.epoch = load i64, ptr %n.epoch.at
+  store i64 %n.epoch, ptr %epoch.at
+  {now("%b", "%n.epoch", "mine")}"""
+    met = "".join(
+        f"""
+  %met.{g}.at = getelementptr i64, ptr %marks, i64 {g * team}
+  %met.{g}.mark = load i64, ptr %met.{g}.at
+  %met.{g}.some = icmp sge i64 %met.{g}.mark, {OF_ROLE}
+  %met.{g}.below = icmp slt i64 %met.{g}.mark, {COLLECTIVE}
+  %met.{g} = and i1 %met.{g}.some, %met.{g}.below
+  %old.{g} = load i64, ptr %of.{g}
+  %new.{g} = select i1 %met.{g}, i64 %epoch.next, i64 %old.{g}
+  store i64 %new.{g}, ptr %of.{g}"""
+        for g in range(many)
+    )
+    every = "\n  ".join(f"store i64 %epoch.next, ptr %of.{g}" for g in range(many + 1))
+    meeting = f"""check:
+  %mark0 = load i64, ptr %marks
+  %epoch = load i64, ptr %last.at
+  %epoch.next = add i64 %epoch, 1
+  store i64 %epoch.next, ptr %last.at
+  br label %each
+each:
+  %v = phi i64 [ 0, %check ], [ %v.next, %same ]
+  %whole = phi i1 [ true, %check ], [ %whole.next, %same ]
+  %any = phi i1 [ false, %check ], [ %any.next, %same ]
+  %still = phi i64 [ -1, %check ], [ %still.next, %same ]
+  %mark.at = getelementptr i64, ptr %marks, i64 %v
+  %mark = load i64, ptr %mark.at
+  %equal = icmp eq i64 %mark, %mark0
+  %whole.next = and i1 %whole, %equal
+  %user = icmp ult i64 %v, {users}
+  %nth = urem i64 %v, {team}
+  %of.team = sub i64 %v, %nth
+  %v.first = select i1 %user, i64 %of.team, i64 %v
+  %mate.at = getelementptr i64, ptr %marks, i64 %v.first
+  %mate.mark = load i64, ptr %mate.at
+  %mates = icmp eq i64 %mark, %mate.mark
+  %from = icmp sge i64 %mark, {OF_ROLE}
+  %to = icmp slt i64 %mark, {COLLECTIVE}
+  %of.role = and i1 %from, %to
+  %meets = and i1 %of.role, %user
+  %any.next = or i1 %any, %meets
+  %spins = icmp eq i64 %mark, {SPINNING}
+  %gone = icmp eq i64 %mark, {ENDED}
+  %idle = or i1 %spins, %gone
+  %may = or i1 %idle, %meets
+  %new = icmp slt i64 %still, 0
+  %holds = and i1 %spins, %new
+  %still.next = select i1 %holds, i64 %v, i64 %still
+  %fine = and i1 %mates, %may
+  %right = or i1 %fine, %whole.next
+  br i1 %right, label %same, label %wrong
+wrong:
+  %mate.spins = icmp eq i64 %mate.mark, {SPINNING}
+  %waiter = select i1 %spins, i64 %v, i64 %v.first
+  %one.waits = or i1 %spins, %mate.spins
+  br i1 %one.waits, label %stuck, label %differ
+same:
+  %v.next = add i64 %v, 1
+  %v.more = icmp slt i64 %v.next, {k.threads}
+  br i1 %v.more, label %each, label %looked
+looked:
+  %none = icmp slt i64 %still.next, 0
+  %blocked = select i1 %none, i64 0, i64 %still.next
+  br i1 %whole.next, label %all, label %some.meet
+all:
+  br i1 %spins, label %stuck, label %alive
+alive:
+  %ended = icmp eq i64 %mark0, {ENDED}
+  br i1 %ended, label %destroy, label %anew
+anew:
+  {every}
+  br label %together
+some.meet:
+  br i1 %any.next, label %go.on, label %stuck
+go.on:{met}
+  br label %together
+together:
+  br label %round
+"""
+    held = "[ %waiter, %wrong ], [ %blocked, %all ], [ %blocked, %some.meet ]"
+    return _Meeting("\n  ".join(begin), own, meeting, held, "%v.first", "alive")
 
 
 def _run(k: DeviceKernel, own: str) -> str:
@@ -407,7 +531,7 @@ def emulation_module(p: DeviceProgram, *, ahead: bool) -> tuple[str, tuple[Site,
     instructions = Instructions(module)
     sites: list[Site] = []
     runs = [_write_kernel(instructions, p, k, sites, ahead) for k in p.kernels]
-    watch = watch_code(any(atomics_in(k.body) for k in p.kernels))
+    watch = watch_code(any(atomics_in(k.body) for k in p.kernels), any(map(team_of, p.kernels)))
     declare_tally(module)
     fixed = (
         _FRAMES,

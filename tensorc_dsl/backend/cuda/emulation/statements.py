@@ -34,6 +34,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     consumers_of,
     outgoing_in,
     staged_in,
+    team_of,
 )
 from tensorc_dsl.backend.cuda.lower.shared_layout import descriptors_of
 from tensorc_dsl.backend.cuda.lower.synchronization import described_in, registers_in
@@ -212,6 +213,7 @@ class Watched(Expressions):
         self._kernel = k
         self._sites = sites
         self._slots = staged_in(k.body)
+        self._teams = team_of(k) > 0
         self._atomic = atomics_in(k.body)
         self._updates = False
         self.statement = self.into = ""
@@ -274,8 +276,8 @@ class Watched(Expressions):
         """The function that watches such accesses."""
         if self._updates:
             return "tensorc_update"
-        if buffer in self._atomic:
-            return "tensorc_watch"
+        if buffer in self._atomic or (shared and self._teams and buffer not in self._slots):
+            return "tensorc_watch"  # older stamps may be those of another team
         if shared:
             return "tensorc_write" if write else "tensorc_read"
         return "tensorc_watch" if buffer in self._kernel.written else "tensorc_within"
@@ -283,6 +285,8 @@ class Watched(Expressions):
     def nest(self, s: Loop) -> Nest | None:
         """The reads that can be checked before a loop, of shared memory and of arrays that the kernel only reads."""
         safe = {name for name in self.rows if name not in self._kernel.written | self._atomic | self._slots}
+        if self._teams:
+            safe &= set(self._kernel.params)
         return nest_of(s, safe, self.rows, self.form)
 
     def checked_ahead(self, nest: Nest, width: Callable[[Loop], int]) -> tuple[str, list[str]]:

@@ -109,7 +109,9 @@ passes:
   %plain = icmp eq i64 %told, 0
   br i1 %plain, label %note, label %slow
 note:
-  %later = select i1 %meets, i64 %epoch, i64 %met
+  %used = xor i1 %fresh, true
+  %notes = and i1 %meets, %used
+  %later = select i1 %notes, i64 %epoch, i64 %met
   store i64 %later, ptr %met.at
   %warp = udiv i64 %t, {LANES}
   br i1 %own, label %waited, label %yes
@@ -236,14 +238,17 @@ class _Tile:
 class Storing:
     """The TMA stores of the block that runs. `state` has the words of the emulation, `units` the shared memory of a block,
     `stamps` those of each buffer; `known` has the last barrier before which all stores of a thread are known. `tally` is None
-    if nothing is counted."""
+    if nothing is counted. Several teams have `team` threads each, which no barrier orders; 0 is one team."""
 
-    def __init__(self, state: Array, units: Array, stamps: Sequence[Array], tally: Array | None, known: Array) -> None:
+    def __init__(
+        self, state: Array, units: Array, stamps: Sequence[Array], tally: Array | None, known: Array, team: int
+    ) -> None:
         self._state = state
         self._units = units
         self._stamps = stamps
         self._tally = tally
         self._known = known
+        self._team = team
         self._tiles: list[_Tile] = []
 
     @property
@@ -301,7 +306,7 @@ class Storing:
         """Whether elements may not be read: something is in flight to them, or a store is not known to the machine."""
         plain = stored & PLAIN
         here, who = plain >> 40 == block + 1, plain >> 1 & 0x7FF
-        met = same_epoch(plain, block, int(self._state[EPOCH])) & (who != thread)
+        met = same_epoch(plain, block, int(self._state[EPOCH])) & (who != thread) | here & self._strangers(who, thread)
         hidden = here & (self._known[np.where(here, who, 0)] < (plain >> 12 & (1 << 28) - 1))
         for kind, wrong in ((UNDER_WAY, here & (stored < 0)), (RACE, met), (UNKNOWN, hidden)):
             if wrong.any():
@@ -316,9 +321,9 @@ class Storing:
             found = self._stamps[row][2 * own + n]
             plain = found & PLAIN
             strange = (plain != 0) & (plain >> 40 != block + 1)
-            met = same_epoch(plain, block, int(self._state[EPOCH])) & (
-                (plain >> 1 & 0x7FF != thread) | (plain & 1 != 0)
-            )
+            who, here = plain >> 1 & 0x7FF, (plain != 0) & ~strange
+            met = same_epoch(plain, block, int(self._state[EPOCH])) & ((who != thread) | (plain & 1 != 0))
+            met |= here & self._strangers(who, thread)
             flying = (found < 0) & ~strange & (n == 0)
             for kind, wrong in ((UNDER_WAY, flying), (RACE, strange | met)):
                 if wrong.any():
@@ -326,6 +331,10 @@ class Storing:
                     self._fault(kind, site, row, int(own[at]), int(plain[at]), thread, block)
                     return True
         return False
+
+    def _strangers(self, threads: Array, thread: int) -> Array:
+        """Which of some threads are in another team than this one."""
+        return threads // self._team != thread // self._team if self._team else np.zeros(threads.shape, np.bool_)
 
     def _commit(self, thread: int) -> None:
         for t in self._tiles:
@@ -438,11 +447,12 @@ class _Mbarrier:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What passes between roles: the first `users` threads, 0 without roles, read what others fetch. `counts` has how often
-    each warp has released something; `times`, of the buffers that are loaded, one more than that as of the last read by each
-    warp of each element."""
+    """What passes between roles: the first `users` threads, 0 without roles, read what others fetch, each `team` of so many
+    in turn, or 0 if all do. `counts` has how often each warp has released something; `times`, of the buffers that are
+    loaded, one more than that as of the last read by each warp of each element."""
 
     users: int
+    team: int
     counts: Array
     times: Mapping[int, Array]
 
@@ -473,7 +483,7 @@ class Landing:
         self._first = first
         self._stamps = stamps
         self._tally = tally
-        self._storing = Storing(state, self._units, stamps, tally, known)
+        self._storing = Storing(state, self._units, stamps, tally, known, released.team)
         self._mbarriers: list[_Mbarrier] = []
         self.phases: Array = np.zeros(MOST_MBARRIERS * PHASE_WORDS, np.int64)
         """The words of each mbarrier."""
@@ -531,7 +541,10 @@ class Landing:
             warps = self._released.users // LANES
             # A warp that has not waited for the last phase would wait for the next but one, which has the same parity.
             waited, known = a.words[WAITED:][:warps], self._known[:warps]
-            if a.over and not ((waited >= 0) & (waited < known)).all():
+            there = ((waited >= 0) & (waited < known)).reshape(
+                -1, (self._released.team or self._released.users) // LANES
+            )
+            if a.over and not there.all(axis=1).any():  # all warps of the team whose bytes come with this mbarrier
                 self._fault(LATE, 0, 0, 0, 0)
         elif a.over and a.words[MET] == self._state[EPOCH]:
             self._fault(UNMET, 0, 0, 0, 0)
@@ -550,12 +563,13 @@ class Landing:
             if not a.copies:
                 return 0
             self._land(a)
-        if own and thread:
+        if own and thread and a.over:  # else it began as if all had come, for each thread
             a.words[MET] = self._state[EPOCH]
         if own:
             a.words[WAITED + thread // LANES] = self._released.counts[thread // LANES]
-        for warp, count in a.last.items():
-            self._known[warp] = max(self._known[warp], count)
+        else:
+            for warp, count in a.last.items():
+                self._known[warp] = max(self._known[warp], count)
         self._state[PROGRESS] += 1
         return 1
 

@@ -10,6 +10,7 @@ a kernel updates elements atomically, the updates of each have a stamp, too, whi
 from __future__ import annotations
 
 from tensorc_dsl.ir.arrays import Array
+from tensorc_dsl.ir.warp import GROUP
 
 (
     COUNT,
@@ -36,14 +37,16 @@ from tensorc_dsl.ir.arrays import Array
     PASSING,
     PHASES,
     FRAMES,
-) = range(24)
+    TEAM,
+) = range(25)
 """The words of the state: how many faults there were; of the first its kind, statement, buffer, element, thread, the stamp
 that it met, or the alignment that it lacks, and block; what runs: block and barrier; memory for accesses that are not
 made; the last barrier of each thread; the copies that each thread has under way; the accesses of each lane of a warp, if they
 are counted, and the counts; the stamp of the block and barrier, without a thread; memory of the warps for
 their instructions; the instructions of warpgroups that each thread has under way; what tiles are copied by, how often
 something has come of that, and how often each warp has released what it has read; what words that blocks pass on are
-accessed by; the words of the mbarriers (`phases`); the memory of each thread's coroutine."""
+accessed by; the words of the mbarriers (`phases`); the memory of each thread's coroutine; the threads of each of several
+teams that take turns, or 0."""
 
 STATE_WORDS = 32
 
@@ -183,14 +186,18 @@ out:
   ret void
 }}
 
-define internal i1 @tensorc_meets(i64 %old, i64 %cur, i64 %own) alwaysinline nounwind {{
+"""
+
+_MEETS = f"""
+define internal i1 @tensorc_meets(i64 %old, i64 %cur, i64 %own, i64 %team) alwaysinline nounwind {{
   %some = icmp ne i64 %old, 0
   %ob = lshr i64 %old, {_BLOCK_BITS}
   %cb = lshr i64 %cur, {_BLOCK_BITS}
   %otherblock = icmp ne i64 %ob, %cb
   %oe = lshr i64 %old, {_EPOCH_BITS}
   %ce = lshr i64 %cur, {_EPOCH_BITS}
-  %together = icmp eq i64 %oe, %ce
+  %since = icmp eq i64 %oe, %ce
+  {{together}}
   %x = xor i64 %old, %cur
   %xt = and i64 %x, 4094
   %differ = icmp ne i64 %xt, 0
@@ -205,26 +212,53 @@ define internal i1 @tensorc_meets(i64 %old, i64 %cur, i64 %own) alwaysinline nou
 }}
 """
 
+_ONE_TEAM = "%together = and i1 %since, true"
+
+_TEAMS = """%teams = icmp ne i64 %team, 0
+  %divisor = select i1 %teams, i64 %team, i64 1
+  %old.team = call i64 @tensorc_team(i64 %old, i64 %divisor)
+  %cur.team = call i64 @tensorc_team(i64 %cur, i64 %divisor)
+  %strange = icmp ne i64 %old.team, %cur.team
+  %across = and i1 %teams, %strange
+  %together = or i1 %since, %across"""
+"""No barrier orders what different teams do, whatever the number of barriers that each has met."""
+
+_TEAM_CODE = f"""
+define internal i64 @tensorc_team(i64 %stamp, i64 %team) alwaysinline nounwind {{
+  %t2 = lshr i64 %stamp, 1
+  %t = and i64 %t2, 2047
+  %beside = icmp uge i64 %t, {PROXY}
+  %nth = sub i64 %t, {PROXY}
+  %first = mul i64 %nth, {GROUP}
+  %thread = select i1 %beside, i64 %first, i64 %t
+  %out = udiv i64 %thread, %team
+  ret i64 %out
+}}
+"""
+"""`tensorc_team(stamp, size)`: the team of the thread of a stamp, or of the warpgroup whose instruction it is."""
+
 
 _READERS = """%ms = and i1 %mr, %write"""
 
 _UPDATES = """%up = getelementptr i64, ptr %shadow, i64 %e3
   %u = load i64, ptr %up
-  %mu = call i1 @tensorc_meets(i64 %u, i64 %cur, i64 %own)"""
+  %mu = call i1 @tensorc_meets(i64 %u, i64 %cur, i64 %own, i64 %team)"""
 
 
-def watch_code(atomic: bool) -> str:
-    """The functions that watch accesses, of kernels that update elements atomically or not.
+def watch_code(atomic: bool, teams: bool) -> str:
+    """The functions that watch accesses, of kernels that update elements atomically or not, and have `teams` or not.
 
     `tensorc_watch(state, rows, row, address, bytes, alignment, write, statement, thread)`: the address, or one of spare
     memory if the access is out of bounds or not aligned. Faults are noted in the state. `tensorc_update` does the same for
     an atomic update, which has a third stamp of each element: it meets reads and writes, and no other update.
     """
+    meeting = _MEETS.replace("{together}", _TEAMS if teams else _ONE_TEAM)
+    watch = WATCH + (_TEAM_CODE + meeting if teams else meeting)
     if not atomic:
-        return WATCH + _watching("tensorc_watch", _READERS, "%r", False)
+        return watch + _watching("tensorc_watch", _READERS, "%r", False)
     meets = f"{_UPDATES}\n  %mrw = and i1 %mr, %write\n  %ms = or i1 %mrw, %mu\n  %met = select i1 %mrw, i64 %r, i64 %u"
     plain = _watching("tensorc_watch", meets, "%met", False)
-    return WATCH + plain + _watching("tensorc_update", f"{_UPDATES}\n  %ms = and i1 %mr, true", "%r", True)
+    return watch + plain + _watching("tensorc_update", f"{_UPDATES}\n  %ms = and i1 %mr, true", "%r", True)
 
 
 def _watching(name: str, meets: str, met: str, update: bool) -> str:
@@ -238,6 +272,7 @@ entry:
   {word("bytes", "buffer", 2)}
   {word("shadow", "buffer", 3, "ptr")}
   {word("own", "buffer", 4)}
+  {word("team", "s", TEAM)}
   %end = add i64 %off, %n
   %first = sdiv i64 %off, %bytes
   %below = icmp slt i64 %off, 0
@@ -284,8 +319,8 @@ each:
   %stamp = load i64, ptr %wp
   %w = and i64 %stamp, {PLAIN}
   %r = load i64, ptr %rp
-  %mw = call i1 @tensorc_meets(i64 %w, i64 %cur, i64 %own)
-  %mr = call i1 @tensorc_meets(i64 %r, i64 %cur, i64 %own)
+  %mw = call i1 @tensorc_meets(i64 %w, i64 %cur, i64 %own, i64 %team)
+  %mr = call i1 @tensorc_meets(i64 %r, i64 %cur, i64 %own, i64 %team)
   {meets}
   %flag = and i64 %stamp, {FLAG}
   %flying = icmp ne i64 %flag, 0

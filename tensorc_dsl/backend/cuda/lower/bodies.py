@@ -466,8 +466,8 @@ def _bounded(body: tuple[Device, ...], ranges: Ranges, known: Known) -> tuple[De
                 out.append(replace(s, body=narrow(inner, known, ranges)))
             case Steps(var=var, end=end, body=inner):
                 out.append(replace(s, body=_bounded(inner, {**ranges, var: span(end)}, known)))
-            case Role(first=first, threads=threads, body=inner):
-                mine: Ranges = {**ranges, THREAD: (first, first + threads - 1)}
+            case Role(threads=threads, body=inner):
+                mine: Ranges = {**ranges, THREAD: (0, threads - 1)}
                 out.append(replace(s, body=_bounded(inner, mine, known)))
             case _:
                 out.append(replace(s, body=_bounded(s.body, ranges, known)) if isinstance(s, Nested) else s)

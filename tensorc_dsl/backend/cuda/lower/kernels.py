@@ -11,7 +11,7 @@ from typing import assert_never
 from tensorc_dsl.base.units import counted
 from tensorc_dsl.ir.annotations import Swizzle
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import ZERO, Compare, Dim, Expr, Var, constant, substitute
+from tensorc_dsl.ir.expr import ZERO, Compare, Dim, Expr, Load, Var, constant, rewrite_expr, substitute
 from tensorc_dsl.ir.node import node, replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import LoopKind, Store, store_at
@@ -31,6 +31,7 @@ from tensorc_dsl.lower.flat import (
     TmaTile,
     format_body,
     format_shape,
+    map_exprs,
     span,
     store_loads,
     stores,
@@ -91,7 +92,7 @@ class WaitGroup:
 @node
 class InitMbarriers:
     """One thread initialises mbarriers. Each says for how many warps it waits (`ArriveMbarrier`); 0 is one that waits for
-    bytes, of which none are awaited yet. That of warps begins as if they had come."""
+    bytes, of which none are awaited yet. That of warps begins as if they had come, that of -n warps as if they had not."""
 
     awaited: tuple[int, ...]
 
@@ -131,7 +132,8 @@ class WaitMbarrier:
 
 @node
 class ArriveMbarrier:
-    """A warp arrives at the mbarrier `at`: its threads have read one of so many `slots`, which may be filled again."""
+    """A warp arrives at the mbarrier `at`: its threads have read one of so many `slots`, which may be filled again; 0 if it
+    only lets those multiply whose turn is next."""
 
     at: Expr
     slots: int
@@ -216,8 +218,9 @@ class Guard:
 
 @node
 class Role:
-    """The body, for `threads` threads from number `first` on, which meet at barriers of their own. They may have so many
-    `registers` each, 0 is what they began with; if `alone`, the first of them runs the body and the others end."""
+    """The body, for `threads` threads from number `first` on, which meet at barriers of their own; inside, `THREAD` counts
+    these. They may have so many `registers` each, 0 is what they began with; if `alone`, the first of them runs the body and
+    the others end."""
 
     name: str
     first: int
@@ -342,7 +345,13 @@ def stores_in(body: Sequence[Device]) -> Iterator[Store]:
 
 def consumers_of(k: DeviceKernel) -> int:
     """The threads that use what another role loads, which are the first ones; 0 if there are no roles."""
-    return next((r.threads for r in roles_in(k.body) if not r.alone), 0)
+    return sum(r.threads for r in roles_in(k.body) if not r.alone)
+
+
+def team_of(k: DeviceKernel) -> int:
+    """The threads of each team, where several take turns at what another role loads; 0 if they are all one."""
+    teams = [r.threads for r in roles_in(k.body) if not r.alone]
+    return teams[0] if len(teams) > 1 else 0
 
 
 def staged_in(body: tuple[Device, ...]) -> frozenset[str]:
@@ -464,6 +473,37 @@ def with_values(body: tuple[Device, ...], values: Mapping[str, Expr]) -> tuple[D
     return tuple(out)
 
 
+def with_buffers(body: tuple[Device, ...], names: Mapping[str, str]) -> tuple[Device, ...]:
+    """Statements of a kernel, without waits and barriers yet, with other names for buffers."""
+
+    def load(e: Expr) -> Expr:
+        return replace(e, buffer=names[e.buffer]) if isinstance(e, Load) and e.buffer in names else e
+
+    def expr(e: Expr) -> Expr:
+        return rewrite_expr(e, load)
+
+    def flat(s: Flat) -> Flat:
+        s = map_exprs(s, expr)
+        if isinstance(s, Store):
+            return replace(s, buffer=names.get(s.buffer, s.buffer))
+        return replace(s, body=tuple(map(flat, s.body)))
+
+    def device(s: Device) -> Device:
+        match s:
+            case Phase() | TmaLoad() | TmaStore():
+                return replace(s, body=tuple(map(flat, s.body)))
+            case WaitGroup():
+                return replace(s, landed=tuple(map(flat, s.landed)))
+            case Steps():
+                return replace(s, end=expr(s.end), body=tuple(map(device, s.body)))
+            case Guard():
+                return replace(s, cond=expr(s.cond), body=tuple(map(device, s.body)))
+            case _:
+                return s
+
+    return tuple(map(device, body))
+
+
 def of_thread(body: tuple[Device, ...]) -> tuple[Flat, ...]:
     """What one thread runs of statements that have no barriers and no copies under way."""
     out: list[Flat] = []
@@ -515,7 +555,7 @@ def _lines(body: tuple[Device, ...], pad: str) -> Iterator[str]:
             case WaitGroup(groups=groups):
                 yield f"{pad}cp.async.wait_group {groups}"
             case InitMbarriers(awaited=awaited):
-                counts = ", ".join(str(max(n, 1)) for n in awaited)
+                counts = ", ".join(str(max(abs(n), 1)) for n in awaited)
                 yield f"{pad}mbarrier.init of {counted(len(awaited), 'mbarrier')}, arrival counts {counts}"
             case TmaLoad(at=at, size=size, body=inner):
                 yield f"{pad}one thread starts TMA loads, expect_tx {size} bytes at mbarrier {format_expr(at)} {{"

@@ -14,10 +14,11 @@ With roles, the statements that copy tiles run in a warp of their own, beside th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from tensorc_dsl.backend.cuda.lower.async_copies import unnumbered_mbarrier
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     THREAD,
@@ -25,21 +26,25 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     CommitGroup,
     Device,
     Guard,
+    Nested,
     Phase,
     Role,
     Steps,
     TmaLoad,
+    TmaStore,
     WaitGroup,
     WaitMbarrier,
     inside,
     of_thread,
     plain,
     roles_in,
+    stores_in,
+    with_buffers,
     with_values,
 )
 from tensorc_dsl.backend.cuda.lower.shared_layout import targets_of
 from tensorc_dsl.backend.cuda.lower.synchronization import BEFORE, accesses, may_meet, placed
-from tensorc_dsl.ir.annotations import ASYNC, REGISTERS, pipeline, read_back, roles
+from tensorc_dsl.ir.annotations import ASYNC, REGISTERS, pipeline, read_back, roles, teams
 from tensorc_dsl.ir.expr import (
     ONE,
     ZERO,
@@ -49,6 +54,7 @@ from tensorc_dsl.ir.expr import (
     Var,
     add,
     conjunction,
+    floordiv,
     floormod,
     index,
     loads,
@@ -71,7 +77,8 @@ class Pipeline:
     """The statements of a pipelined loop by number: the stage of each, which comes first in a round, which stages only
     start their copies. `versions` has the copies that each buffer needs that is private to an iteration, `marks` the
     variables of the loops of one iteration around the statements. `roles` has the role of each statement, and
-    `registers` those of a thread of each role, in their order; both are empty if the schedule does not say so."""
+    `registers` those of a thread of each role, in their order; both are empty if the schedule does not say so. So many
+    `teams` of threads have the last role."""
 
     stages: tuple[int, ...]
     order: tuple[int, ...]
@@ -80,6 +87,7 @@ class Pipeline:
     marks: tuple[str, ...]
     roles: tuple[str, ...] = ()
     registers: tuple[int, ...] = ()
+    teams: int = 1
 
     @property
     def last(self) -> int:
@@ -105,7 +113,8 @@ def marked(program: Program) -> tuple[Program, dict[str, Pipeline]]:
         copies = {b.name: versions(s, b.name) for b in program.buffers}
         marks = tuple(fresh(f"{s.var}_part", used) for _ in body)
         started = frozenset(read_back(s, ASYNC) or ())
-        found[s.var] = Pipeline(*stages, started, copies, marks, roles(s), read_back(s, REGISTERS) or ())
+        own = roles(s), read_back(s, REGISTERS) or (), teams(s)
+        found[s.var] = Pipeline(*stages, started, copies, marks, *own)
         return with_body(s, tuple(For(name, ONE, (x,)) for name, x in zip(marks, body, strict=True)))
 
     return replace(program, body=tuple(go(s, False) for s in program.body)), found
@@ -313,6 +322,15 @@ def _guarded(cond: Expr | None, body: tuple[Device, ...]) -> tuple[Device, ...]:
 # all warps have released the slot, and starts its tiles; the others wait for the bytes, use them, and release the slot. No
 # barrier is between the roles. Uses of one slot follow each other at its mbarriers. That tiles are never written to what
 # another slot holds is proved by integer sets, for all iterations and threads.
+#
+# Several teams may have the role that uses the tiles (ping-pong, as in CUTLASS): each takes iterations of the loop over what
+# a block does, in turn, so one team multiplies while another one stores its results. A slot has an mbarrier for the bytes of
+# each team, since a team does not see the phases of others. Mbarriers of teams say whose products are next: without them two
+# teams would have half of the tensor cores each, and store at the same time.
+
+
+TEAM = "role.team"
+"""The variable that counts the teams that take turns, until each has its statements. No name of a program has a dot."""
 
 
 REGISTER_FILE = 1 << 16
@@ -355,41 +373,47 @@ def in_roles(
     if threads % LANES:
         raise NoRoles(f"its {threads} threads are no whole warps")
     (count,) = counts
+    many = pipeline.teams
     registers = dict(zip(names, pipeline.registers or (0, 0), strict=True))
     if pipeline.registers and threads % GROUP:
         raise LowerError(
             f"the {threads} threads of `{var}` are no whole warpgroups, which change their registers together"
         )
-    full, room = mbarriers(count, 0), mbarriers(count, threads // LANES)
+    warps = threads // LANES
+    full, room = mbarriers(count * many, 0), mbarriers(count, warps)
     slot = floormod(Var(var), index(count))
-    producer = TmaLoad(add(index(full), slot), sum(x.size for x in tiles), tuple(s for x in tiles for s in x.body))
+    mine = slot if many == 1 else add(mul(Var(TEAM), index(count)), slot)
+    producer = TmaLoad(add(index(full), mine), sum(x.size for x in tiles), tuple(s for x in tiles for s in x.body))
     body = tuple(s for n in used for s in parts[n].body)
     own, theirs = pipeline.roles[loading[0]], pipeline.roles[used[0]]
     free = add(index(room), slot)
+    loads = Steps(var, end, (WaitMbarrier(free), producer))
+    uses: tuple[Device, ...] = (Steps(var, end, (WaitMbarrier(producer.at), *body, ArriveMbarrier(free, count))),)
+    if many > 1:
+        turn = mbarriers(1, warps)
+        mbarriers(many - 1, -warps)  # the first team has the first turn
+        follower = floormod(add(Var(TEAM), ONE), index(many))
+        uses = (
+            WaitMbarrier(add(index(turn), Var(TEAM))),
+            *uses,
+            ArriveMbarrier(add(index(turn), follower), 0),
+        )
     return (
-        Role(
-            own,
-            threads,
-            GROUP if pipeline.registers else LANES,
-            registers[own],
-            True,
-            (Steps(var, end, (WaitMbarrier(free), producer)),),
-        ),
-        Role(
-            theirs,
-            0,
-            threads,
-            registers[theirs],
-            False,
-            (Steps(var, end, (WaitMbarrier(producer.at), *body, ArriveMbarrier(free, count))),),
-        ),
+        Role(own, many * threads, GROUP if pipeline.registers else LANES, registers[own], True, (loads,)),
+        Role(theirs, 0, threads, registers[theirs], False, uses),
     )
 
 
-def lifted(body: tuple[Device, ...], grid: Sequence[Expr]) -> tuple[Device, ...]:
+def lifted(
+    body: tuple[Device, ...],
+    grid: Sequence[Expr],
+    many: int,
+    again: Callable[[str, str], None],
+    shared: Collection[str],
+) -> tuple[Device, ...]:
     """The statements of a kernel with each role as a whole: the one that loads has the loops around its tiles alone, and
-    the other one all else. Raises LowerError if what one loads may meet what the other still reads, or registers do not
-    add up."""
+    the other one all else, as so `many` teams. `again` gives one of the `shared` buffers a second place under another name.
+    Raises LowerError if what one loads may meet what the other still reads, or registers do not add up."""
     found = [s for s in inside(body) if isinstance(s, Role)]
     if not found:
         return body
@@ -400,9 +424,91 @@ def lifted(body: tuple[Device, ...], grid: Sequence[Expr]) -> tuple[Device, ...]
             raise LowerError(
                 f"when `{producer.name}` loads depends on an array, which `{consumer.name}` may write; leave roles out"
             )
-    _require_registers(producer, consumer)
-    _require_apart(producer, consumer, grid)
-    return (producer, consumer)
+    _require_registers(producer, consumer, many)
+    if many == 1:
+        _require_apart(producer, consumer, grid)
+        return (producer, consumer)
+    producer, *teams = _in_turn(producer, consumer, many)
+    loaded = {s.buffer for s in stores_in(producer.body)}
+    for n, team in enumerate(teams):
+        _require_apart(producer, team, grid)
+        own = _used_in(team.body) & set(shared) - loaded if n else set[str]()
+        names = {name: f"{name}.{n}" for name in sorted(own)}
+        for name, other in names.items():
+            again(name, other)
+        waited = {unnumbered_mbarrier(name): Var(unnumbered_mbarrier(other)) for name, other in names.items()}
+        teams[n] = replace(team, body=with_values(with_buffers(team.body, names), waited))
+    return (producer, *teams)
+
+
+def _used_in(body: tuple[Device, ...]) -> set[str]:
+    """The buffers that statements of a role access."""
+    every = (s.body for s in inside(body) if isinstance(s, Phase | TmaLoad | TmaStore))
+    return {name for flat in every for s in stores(flat) for name in buffers_of(s)}
+
+
+def _in_turn(producer: Role, consumer: Role, many: int) -> tuple[Role, ...]:
+    """The role that loads for so many teams, and these: team n takes iterations n, n + `many`, … of the loop around all
+    that a block does. Raises LowerError if there is none, or a team may have nothing to do where it is its turn."""
+    loops = [role.body[0] for role in (producer, consumer) if len(role.body) == 1]
+    if len(loops) != 2 or not all(isinstance(s, Steps) for s in loops):
+        raise LowerError(
+            f"teams of `{consumer.name}` take iterations of a persistent loop in turn, and the kernel has statements outside"
+            " of it; leave `teams` out"
+        )
+    if any(isinstance(s, TmaLoad) and not isinstance(s.at, Var) for s in inside(consumer.body)):
+        raise LowerError(
+            f"teams of `{consumer.name}` would wait for TMA loads of their own at the same mbarriers; leave `teams` out, or"
+            " copy by threads"
+        )
+    first, loop = (s for s in loops if isinstance(s, Steps))
+    _require_turns(loop, consumer.name)
+    var, count = Var(loop.var), index(many)
+    out = [replace(producer, body=(replace(first, body=with_values(first.body, {TEAM: floormod(var, count)})),))]
+    for n in range(many):
+        values = {TEAM: index(n), loop.var: add(mul(var, count), index(n))}
+        end = simplify(floordiv(add(loop.end, index(many - 1 - n)), count), {})
+        own = replace(loop, end=end, body=_numbered(with_values(loop.body, values)))
+        out.append(replace(consumer, name=f"{consumer.name}.{n}", first=n * consumer.threads, body=(own,)))
+    return tuple(out)
+
+
+def _numbered(body: tuple[Device, ...]) -> tuple[Device, ...]:
+    """The statements with the simplest numbers of their mbarriers."""
+    out: list[Device] = []
+    for s in body:
+        if isinstance(s, Steps | Guard):
+            s = replace(s, body=_numbered(s.body))
+        elif isinstance(s, WaitMbarrier | ArriveMbarrier):
+            s = replace(s, at=simplify(s.at, {}))
+        out.append(s)
+    return tuple(out)
+
+
+def _require_turns(loop: Steps, name: str) -> None:
+    """Raises LowerError unless a team has products in each of its iterations of the loop, or in none from one of them on."""
+    body, later = loop.body, {loop.var: add(Var(loop.var), ONE)}
+    while not any(map(_hands_on, body)):
+        (s,) = (s for s in body if isinstance(s, Nested) and any(map(_hands_on, inside(s.body))))
+        if not isinstance(s, Guard) or not _stays_false(s.cond, later):
+            raise LowerError(
+                f"teams of `{name}` take the iterations of `{loop.var}` in turn, and"
+                f" {'several tiles are' if isinstance(s, Steps) else 'none may be'} computed in one; leave `teams` out"
+            )
+        body = s.body
+
+
+def _hands_on(s: Device) -> bool:
+    return isinstance(s, ArriveMbarrier) and not s.slots
+
+
+def _stays_false(cond: Expr, later: Mapping[str, Expr]) -> bool:
+    """Whether a condition that does not hold in an iteration holds in no later one: the same, or a number that grows is below
+    a limit."""
+    if not isinstance(cond, Compare) or cond.op != "<":
+        return substitute(cond, later) == cond
+    lhs, rhs = (sub(substitute(e, later), e) for e in (cond.lhs, cond.rhs))
+    return prove(Compare(">=", sub(lhs, rhs), ZERO), {}) is True
 
 
 def _of_role(body: tuple[Device, ...], name: str, others: bool) -> tuple[Device, ...]:
@@ -430,20 +536,21 @@ def first_registers(threads: int) -> int:
     return _MOST if most > _MOST else most // _STEP * _STEP
 
 
-def _require_registers(producer: Role, consumer: Role) -> None:
+def _require_registers(producer: Role, consumer: Role, many: int) -> None:
     if not producer.registers:
         return
-    threads = producer.threads + consumer.threads
+    takers = many * consumer.threads
+    threads = producer.threads + takers
     first = first_registers(threads)
-    total, most = producer.registers * producer.threads + consumer.registers * consumer.threads, first * threads
+    total, most = producer.registers * producer.threads + consumer.registers * takers, first * threads
     if not producer.registers <= first <= consumer.registers or total > most:
-        fits = min(_LATER, (most - producer.registers * producer.threads) // consumer.threads // _STEP * _STEP)
+        fits = min(_LATER, (most - producer.registers * producer.threads) // takers // _STEP * _STEP)
         repair = (
             f"give `{consumer.name}` {first} to {fits}" if first <= fits else "leave `registers` out, or give others"
         )
         raise LowerError(
             f"{producer.registers} registers for each of {producer.threads} threads of `{producer.name}` and"
-            f" {consumer.registers} for each of {consumer.threads} of `{consumer.name}` do not add up: all begin with"
+            f" {consumer.registers} for each of {takers} of `{consumer.name}` do not add up: all begin with"
             f" {first}, {most} together, which a thread of `{producer.name}` gives and one of"
             f" `{consumer.name}` takes; {repair}"
         )
@@ -451,7 +558,7 @@ def _require_registers(producer: Role, consumer: Role) -> None:
 
 def _require_apart(producer: Role, consumer: Role, grid: Sequence[Expr]) -> None:
     """Raises LowerError if a tile may be written to an element that is used with another slot."""
-    (release,) = (s for s in inside(consumer.body) if isinstance(s, ArriveMbarrier))
+    (release,) = (s for s in inside(consumer.body) if isinstance(s, ArriveMbarrier) and s.slots)
     extents = {**dict(zip(BLOCK_AXES, grid, strict=True)), THREAD: index(consumer.threads)}
     used = [
         a.inside(loops, conds)

@@ -234,8 +234,8 @@ def _device(body: tuple[Device, ...], orders: Orders, ranges: Ranges) -> tuple[D
             case TmaLoad(body=inner) | TmaStore(body=inner):
                 require_whole_lines(inner, orders, ranges)
                 out.append(s)
-            case Role(first=first, threads=threads, body=inner):
-                mine: Ranges = {**ranges, THREAD: (first, first + threads - 1)}
+            case Role(threads=threads, body=inner):
+                mine: Ranges = {**ranges, THREAD: (0, threads - 1)}
                 out.append(replace(s, body=_device(inner, orders, mine)))
             case LookBack():
                 out.append(replace(s, terms=_flat(s.terms, orders, ranges, ())))

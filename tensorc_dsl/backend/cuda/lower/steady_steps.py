@@ -50,8 +50,8 @@ def _of(body: tuple[Device, ...], ranges: Ranges, step: Steps | None) -> tuple[D
                 out.append(replace(s, body=tuple(x for part in flat for x in part)))
             case Steps(var=var, end=end, body=inner):
                 out.append(replace(s, body=_of(inner, {**ranges, var: span(end)}, s)))
-            case Role(first=first, threads=threads, body=inner):
-                out.append(replace(s, body=_of(inner, {**ranges, THREAD: (first, first + threads - 1)}, step)))
+            case Role(threads=threads, body=inner):
+                out.append(replace(s, body=_of(inner, {**ranges, THREAD: (0, threads - 1)}, step)))
             case _:
                 out.append(replace(s, body=_of(s.body, ranges, step)) if isinstance(s, Nested) else s)
     return tuple(out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.backend.cuda.lower.async_copies import (
     Copying,
@@ -84,8 +84,8 @@ class Storage:
     """What of a schedule is done in another way than it says, and why."""
     awaited: list[int] = field(default_factory=list[int])
     """The mbarriers of pipelines, each with the warps that it waits for, or 0 where it waits for bytes."""
-    roles: bool = False
-    """Whether a pipeline has roles."""
+    teams: int = 0
+    """The teams of threads that use what another role loads, in turn; 0 if no pipeline has roles."""
 
     def mbarriers(self, count: int, warps: int) -> int:
         """The first of so many mbarriers that nothing else uses, each for bytes or for so many warps."""
@@ -100,6 +100,13 @@ class Storage:
         size = size if order is None else _whole(size, order.line)
         self.shared.append(Shared(s.name, s.dtype, size, self.bytes, order))
         self.bytes += _whole(size * s.dtype.bytes, TRANSACTION)
+
+    def share_again(self, name: str, other: str) -> None:
+        """Give a buffer a second place in shared memory, under another name."""
+        (found,) = (b for b in self.shared if b.name == name)
+        self.bytes = _whole(self.bytes, TRANSACTION if found.offset % ALIGNED else ALIGNED)
+        self.shared.append(replace(found, name=other, offset=self.bytes))
+        self.bytes += _whole(found.size * found.dtype.bytes, TRANSACTION)
 
 
 def _order(s: Alloc) -> Swizzle | None:
@@ -137,7 +144,8 @@ def phases(
     for ticket in found:
         if isinstance(ticket, Ticket):
             storage.share(ticket_of(ticket), 1, TRANSACTION)
-    return lifted(found, axes.grid)
+    shared = {b.name for b in storage.shared}
+    return lifted(found, axes.grid, storage.teams, storage.share_again, shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +248,14 @@ class _Cutter:
         end = substitute(s.end, values)
         if pipeline.roles:
             try:
-                if self.storage.roles:
+                if self.storage.teams:
                     raise NoRoles("another loop of the kernel has roles")
+                if pipeline.teams > 1 and not self.axes.turns:
+                    note = f"`{s.var}` has one team: no block has two iterations of a persistent loop"
+                    self.storage.notes.append(note)
+                    pipeline = replace(pipeline, teams=1, registers=())
                 both = in_roles(s.var, end, pipeline, made, self.axes.threads, self.storage.mbarriers)
-                self.storage.roles = True
+                self.storage.teams = pipeline.teams
                 return both
             except NoRoles as e:
                 self.storage.notes.append(f"`{s.var}` has no roles: {e}")

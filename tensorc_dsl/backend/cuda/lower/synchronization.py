@@ -534,6 +534,9 @@ def _awaited(body: tuple[Device, ...], around: Around) -> tuple[Device, ...]:
                 out.append(replace(s, body=_awaited(s.body, around.within(THREAD, index(s.threads)))))
             case Guard():
                 out.append(replace(s, body=_awaited(s.body, around)))
+            case ArriveMbarrier(slots=0):
+                # Whose turn is next may start products while the last ones are under way.
+                out.insert(max((n + 1 for n, x in enumerate(out) if isinstance(x, Steps)), default=len(out)), s)
             case _:
                 out.append(s)
     end()

@@ -150,9 +150,10 @@ class _Here:
             return self
 
     def among(self, first: int, threads: int) -> _Here:
-        """Those of so many threads from number `first` on."""
-        mine = (self.values[THREAD] >= first) & (self.values[THREAD] < first + threads)
-        return replace(self, active=self.active & mine, warps=max(1.0, threads / LANES))
+        """Those of so many threads from number `first` on, which are counted from there."""
+        own = self.values[THREAD] - first
+        mine = self.active & (own >= 0) & (own < threads)
+        return replace(self, values={**self.values, THREAD: own}, active=mine, warps=max(1.0, threads / LANES))
 
 
 @dataclass(slots=True)
