@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.ptx_walk import kernels_of, walk
 from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, Shared, collectives_in, roles_in, tma_loads_in
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
@@ -22,6 +24,7 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.handlers import condition
 from tensorc_dsl.tuning.measure.emulation import emulate
+from tests.gpu.kernels import ptx
 from tests.gpu.tensor_cores import drawn
 from tests.gpu.test_hopper import hopper
 from tests.gpu.test_lowering import program
@@ -68,14 +71,22 @@ def test_a_target_without_a_name_of_its_gpu_has_the_model_of_the_oldest(tmp_path
     "text", ["matmul(M=64, N=64, K=32)", "softmax(M=8, N=64)", "half_matmul(M=32, N=32, K=32)", "cumsum(N=32, M=32)"]
 )
 def test_counts_are_those_of_an_emulation(text: str, tmp_path: Path) -> None:
-    """Where warps and iterations are alike; random ones stand for all."""
+    """Where warps and iterations are alike; random ones stand for all. An emulation makes each access alone, and the code for
+    a GPU, which a walk runs, has adjacent ones as one."""
     t = task(tmp_path, text)
     for seed in range(2):
         kernels = lower_device(t.sample(seed).program)
+        codes = kernels_of(ptx(kernels, "sm_80"))
         found = emulate(t.program, emulation(kernels))
         sizes = {x.name: x.dtype.bytes for x in (*kernels.params, *kernels.scratch)}
-        for k, c in zip(kernels.kernels, found.counts, strict=True):
-            mine = counted(k, {}, sizes)
+        for k, c, code in zip(kernels.kernels, found.counts, codes, strict=True):
+            grid = tuple(constant(n) or 1 for n in k.grid)
+            did, _ = walk(code, k.threads, (grid[0], grid[1], grid[2]), {"f16": 1024}, {}, blocks=prod(grid), warps=32)
+            joined = counted(k, {}, sizes)
+            if "softmax" not in text:  # of whose stages LLVM loads once what several read
+                assert joined.sectors == pytest.approx(did.sectors * prod(grid), rel=0.02), (text, seed)
+                assert joined.lines == pytest.approx(did.lines * prod(grid), rel=0.02), (text, seed)
+            mine = counted(k, {}, sizes, joins=False)
             assert mine.sectors == pytest.approx(c.moves(False), rel=0.15), (text, seed)
             # What stays in a register is loaded once on a GPU, and each time in an emulation.
             assert c.moves(True) / 16 <= mine.passes <= 1.15 * c.moves(True), (text, seed)
@@ -121,6 +132,46 @@ def test_neighbours_before_distant_elements() -> None:
 def test_vectors_before_single_elements() -> None:
     wide, single = estimate(copy("j * 4 + k", kind="vectorized")), estimate(copy())
     assert wide.cache == single.cache and wide.instructions * 2 < single.instructions and wide.latency < single.latency
+
+
+TURNED = """
+program p(A: f32[1024, 1024], C: f32[1024, 1024]) {
+    bound("block.x") for b in 512 {
+        bound("thread.x") for j in 512 { unrolled for t in 4 {
+            block C {
+                spatial vi in 1024 = (b * 4 + t) / 2; spatial vj in 1024 = (b * 4 + t) % 2 * 512 + j
+                C[vi, vj] = A[vj, vi]
+            }
+        } }
+    }
+}
+"""
+
+
+def test_adjacent_accesses_of_unrolled_iterations_are_one() -> None:
+    """As LLVM makes them, which finds them wherever no branch is between: of neighbours, and of iterations that are apart."""
+    wide, single = (copy("j * 4 + k", kind=kind) for kind in ("vectorized", "unrolled"))
+    assert "ld.global.v4" in (code := ptx(single, "sm_80").replace("global.nc", "global")) and "st.global.v4" in code
+    assert (estimate(single).lines, estimate(single).cache) == (estimate(wide).lines, estimate(wide).cache)
+    apart = copy("k * 256 + j", kind="unrolled")
+    assert estimate(apart).lines == estimate(copy()).lines == estimate(wide).lines
+
+    turned = lower_device(program(TURNED))
+    code = ptx(turned, "sm_80").replace("global.nc", "global")
+    assert len(re.findall(r"ld\.global\.v2", code)) == 2 and len(re.findall(r"st\.global\.b32", code)) == 4
+    warps = 512 * 512 / 32
+    found = counted(turned.kernels[0], {}, {"A": 4, "C": 4})
+    assert found.requests == {"global load": 2 * warps, "global store": 4 * warps}
+    assert found.lines == (2 * 32 + 4) * warps
+
+
+def test_accesses_between_which_a_branch_or_a_store_may_be_are_several() -> None:
+    """A condition of each iteration, and a sum in memory that the next iteration may read."""
+    whole = copy("j * 4 + k", kind="unrolled")
+    text = COPY.replace("PLACE", "j * 4 + k").replace("WHERE", "vi, vj").replace("KIND", "unrolled")
+    added = lower_device(program(text.replace("= A[vi, vj]", "= C[vi, vj] + A[vi, vj]")))
+    own, more = (counted(x.kernels[0], {}, {"A": 4, "C": 4}) for x in (whole, added))
+    assert own.requests["global store"] * 4 == more.requests["global store"]
 
 
 SHARED = """

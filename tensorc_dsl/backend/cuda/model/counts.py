@@ -18,6 +18,7 @@ import numpy as np
 from tensorc_dsl.backend.cuda.lower.async_copies import bytes_of
 from tensorc_dsl.backend.cuda.lower.collectives import is_of_group
 from tensorc_dsl.backend.cuda.lower.kernels import (
+    ALIGNMENT,
     BLOCK_AXES,
     THREAD,
     ArriveMbarrier,
@@ -84,6 +85,9 @@ GROUP = 4
 MOST_APART = 16.0
 """The independent instructions that a warp has under way, at most: registers and queues are not endless."""
 
+MOST_JOINED = 32
+"""The iterations of an unrolled loop among which adjacent accesses are looked for."""
+
 PLACES = 1 << 12
 """The iterations among which data choose one, where how many there are is not asked."""
 
@@ -135,6 +139,8 @@ class _Here:
     """The loop that is one vector, and its extent."""
     unrolled: Mapping[str, float] = field(default_factory=dict[str, float])
     """The unrolled loops inside of the last one that is not, with their iterations, which are independent of each other."""
+    spans: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """Those of them between which there is no branch, with their first iteration and the one behind the last."""
     starts: bool = False
     """Whether copies only start here, and are waited for elsewhere."""
     role: str = ""
@@ -164,6 +170,8 @@ class _Counter:
     machine: Machine
     awaited: tuple[int, ...]
     """The warps that each mbarrier waits for, 0 for one that waits for bytes."""
+    joins: bool
+    """Whether adjacent accesses of unrolled iterations are one."""
     found: dict[str, float] = field(default_factory=dict[str, float])
     waits: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
     """The cycles of all warps of a role, those of waiting and those of what was started ahead."""
@@ -223,14 +231,20 @@ class _Counter:
                     inside = self._inside(var, begin, end, here)
                     if kind is LoopKind.UNROLLED:
                         times = float(inside.weight.sum() / max(float(here.weight.sum()), 1.0))
-                        inside = replace(inside, unrolled={**here.unrolled, var: max(times, 1.0)})
+                        first, last = constant(begin), constant(end)
+                        own = {} if first is None or last is None else {var: (first, last)}
+                        inside = replace(
+                            inside,
+                            unrolled={**here.unrolled, var: max(times, 1.0)},
+                            spans={**here.spans, **own},
+                        )
                     else:
-                        inside = replace(inside, unrolled={}, inner=var)
+                        inside = replace(inside, unrolled={}, spans={}, inner=var)
                         self._does(inside, OF_INSTRUCTION / REPEATED, REPEATED)
                     self.flat(inner, inside)
                 case If(cond=cond, body=inner):
                     self._does(here, OF_INSTRUCTION, _operations(cond)[INTEGERS] or 1.0)
-                    self.flat(inner, here.under(cond))
+                    self.flat(inner, replace(here.under(cond), spans={}))
                 case Alloc(body=inner):
                     self.flat(inner, here)
                 case Collective(intrinsic=i, body=inner):
@@ -351,10 +365,12 @@ class _Counter:
         """A store with the loads of its value, whose latencies pass at the same time; not `alone`, it is a part of an
         instruction that has been counted."""
         latency = 0.0
+        if any(x.buffer == s.buffer for x in loads(s.value)):  # a store may be of what the next iteration loads
+            here = replace(here, spans={})
         for x, conds in dict.fromkeys(loads_under(s.value, ())):
             if s.atomic and x.buffer == s.buffer:
                 continue  # an update is one access
-            place = _once(x, s, reduce(_Here.under, conds, here))
+            place = _once(x, s, reduce(_Here.under, conds, replace(here, spans={}) if conds else here))
             latency = max(latency, self._access(x.buffer, x.indices[0], place, loads=True, alone=alone))
         starts = here.starts and s.buffer in self.shared
         self._access(s.buffer, s.indices[0], here, loads=False, alone=alone and not starts)
@@ -381,6 +397,9 @@ class _Counter:
             count = here.lanes[1]
         near = buffer in self.shared
         first = self._first(at, here)
+        if alone and not here.starts and first is not None and (wide := self._joined(at, count, size, here)) > 1:
+            count *= wide
+            first, here = first // count * count, replace(here, weight=here.weight / wide)
         if first is None:
             places = np.arange(here.active.size, dtype=np.int64).reshape(here.active.shape) * WIDEST
         else:
@@ -396,6 +415,29 @@ class _Counter:
         self._add("sectors", here, _sectors(places, size * count, here.active))
         self._add("lines", here, _sectors(places, size * count, here.active, LINE))
         return OF_MEMORY if first is None or not loads else self._of_memory(at, first, size, here)
+
+    def _joined(self, at: Expr, count: int, size: int, here: _Here) -> int:
+        """How many accesses to `count` elements, of unrolled iterations, LLVM makes one: they are adjacent, and begin at a
+        multiple of the bytes of them all, of which there are up to 16."""
+        joined, used = 1, free_vars(at)
+        for var, (begin, end) in here.spans.items() if self.joins else ():
+            own = joined * count
+            wide = max((n for n in (2, 4, 8, 16) if n * own * size <= ALIGNMENT), default=1)
+            if var not in used or not 1 < end - begin <= MOST_JOINED or wide == 1:
+                continue
+            if (step := stride(at, var)) is not None and step != own:
+                continue
+            every = [self._first(at, replace(here, values={**here.values, var: n + 0 * here.values[THREAD]}))
+                     for n in range(begin, end)]  # fmt: skip
+            places = [x for x in every if x is not None]
+            apart = [x - places[0] for x in places]
+            if len(places) < end - begin or any((x != x.flat[0]).any() for x in apart):
+                continue
+            steps = np.sort([int(x.flat[0]) for x in apart])
+            while wide > 1 and not _is_whole(places[0], steps, wide, own):
+                wide //= 2
+            joined *= wide
+        return joined
 
     def _first(self, at: Expr, here: _Here) -> Numbers | None:
         """The elements that lanes access; None if data say which."""
@@ -419,8 +461,16 @@ _ASKS = "asks "
 """What names of counts of requests begin with."""
 
 
-def counted(k: DeviceKernel, sizes: Sizes, bytes_of: Mapping[str, int], machine: Machine | None = None) -> Counted:
-    """What the warps of a kernel do; `bytes_of` has the sizes of elements of its arrays."""
+def counted(
+    k: DeviceKernel,
+    sizes: Sizes,
+    bytes_of: Mapping[str, int],
+    machine: Machine | None = None,
+    *,
+    joins: bool = True,
+) -> Counted:
+    """What the warps of a kernel do; `bytes_of` has the sizes of elements of its arrays. Adjacent accesses are one if it
+    `joins` them, as the code of a GPU has them and an emulation does not."""
     rng = np.random.default_rng(0)
     warps = -(-k.threads // LANES)
     shape = (SAMPLES, LANES)
@@ -439,7 +489,7 @@ def counted(k: DeviceKernel, sizes: Sizes, bytes_of: Mapping[str, int], machine:
     here = _Here(values, values[THREAD] < k.threads, weight, warps=warps)
     awaited = next((s.awaited for s in inside(k.body) if isinstance(s, InitMbarriers)), ())
     sizes_of = {b.name: b.dtype.bytes for b in k.shared}
-    counter = _Counter(sizes_of, {n: bytes_of[n] for n in k.params}, rng, machine or MACHINES[80], awaited)
+    counter = _Counter(sizes_of, {n: bytes_of[n] for n in k.params}, rng, machine or MACHINES[80], awaited, joins)
     counter.roles[""] = max(blocks, 1) * warps
     if blocks:
         counter.device(k.body, here)
@@ -453,6 +503,16 @@ def counted(k: DeviceKernel, sizes: Sizes, bytes_of: Mapping[str, int], machine:
         max(counter.latency(role) for role in counter.roles),
         counter.products,
     )
+
+
+def _is_whole(first: Numbers, steps: Numbers, wide: int, own: int) -> bool:
+    """Whether accesses to `own` elements, so many elements behind a first one, are whole groups of `wide` that are adjacent,
+    each at a multiple of its size."""
+    if len(steps) % wide:
+        return False
+    groups = steps.reshape(-1, wide)
+    adjacent = (groups - groups[:, :1] == own * np.arange(wide)).all()
+    return bool(adjacent) and all(((first + n) % (wide * own) == 0).all() for n in groups[:, 0])
 
 
 def _spread(rng: np.random.Generator, count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
