@@ -148,7 +148,7 @@ def test_a_slow_first_call_says_little_of_a_short_kernel(board: Board, tmp_path:
     """Its code is not in a cache yet, or other work interrupts it."""
     task = sums()
     with BoardRunner(task.program, task.target, board, threads=1) as runner:
-        built = faulty(task, "late twice", tmp_path)
+        built = faulty("late twice", tmp_path)
         plain = runner.run(built, None)
         assert plain.status is Status.OK and plain.seconds is not None
         alike, slower = runner.run(built, plain.seconds), runner.run(built, plain.seconds / 3)

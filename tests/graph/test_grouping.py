@@ -13,7 +13,6 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.models import Call, ModelPlan, shape_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.faces.packages import Resolver
 from tensorc_dsl.graph.grouping import Grouped, graph_space, grouped
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.graph import Graph, split_places
@@ -270,23 +269,17 @@ def test_without_a_space_for_graphs_nothing_is_joined() -> None:
         by_rules(f"{model}\n{both}", "")
 
 
-def test_a_rule_of_a_user_changes_the_groups() -> None:
+def test_rules_of_a_user_change_the_groups() -> None:
     example = Path(__file__).parents[2] / "examples" / "own_groups.tsched"
     file = load_source(Source.read(example, example.name))
-    made = grouped(file, "block", Target())
-    apart = grouped(file, "block", Target(), {"squeeze": False, "squeeze_1": False})
-    assert "mean_dense_relu_gate" in names(made) and (len(names(made)), len(names(apart))) == (5, 7)
-    wanted, found = run(file.plans["block"], 1)["y"], run(made.plan, 1)["y"]
-    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
-
-
-def test_a_rule_of_a_user_joins_factors_with_the_product_that_reads_them() -> None:
-    example = Path(__file__).parents[2] / "examples" / "gated_products.tsched"
-    file = load_source(Source.read(example, example.name), Resolver(str(example)))
-    made = grouped(file, "block", Target())
-    assert "scaled_pointwise" in names(made) and len(names(made)) == 4
-    wanted, found = run(file.plans["block"], 1)["y"], run(made.plan, 1)["y"]
-    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+    plain = grouped(file, "block", Target(), {"squeeze": False, "squeeze_1": False, "gated_1": False})
+    squeezed = grouped(file, "block", Target(), {"gated_1": False})
+    both = grouped(file, "block", Target())
+    assert [len(names(made)) for made in (plain, squeezed, both)] == [7, 5, 4]
+    assert "mean_dense_relu_gate" in names(squeezed) and "scaled_pointwise" in names(both)
+    wanted = run(file.plans["block"], 1)["y"]
+    for made in (squeezed, both):
+        np.testing.assert_allclose(run(made.plan, 1)["y"], wanted, rtol=1e-9, atol=1e-9)
 
 
 def test_random_models_have_what_is_hard_to_join() -> None:

@@ -27,7 +27,7 @@ def program(text: str) -> Program:
 
 
 def test_what_is_proved_runs_right_and_what_is_refuted_does_not() -> None:
-    found = run("programs", 3, range(12))
+    found = run("programs", 3, range(16))
     assert not [m.text for m in found if m.outcome in WRONG]
     assert sum(m.outcome == "refuted" for m in found) > 5, report(found)
 
