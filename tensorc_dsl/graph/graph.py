@@ -98,6 +98,8 @@ class Graph:
     outputs: tuple[str, ...]
     nodes: list[Node]
     constants: dict[str, Array] = field(default_factory=dict[str, Array])
+    opset: int = 0
+    """That of the operators of a file, whose nodes have to fit what ONNX says of these; 0 for what was traced."""
 
 
 class Unsupported(Exception):

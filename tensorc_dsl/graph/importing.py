@@ -32,7 +32,7 @@ from tensorc_dsl.graph.graph import (
     value_type,
 )
 from tensorc_dsl.graph.layouts import with_layouts
-from tensorc_dsl.graph.onnx_file import body_of, has_body
+from tensorc_dsl.graph.onnx_file import body_of, has_body, require_types
 from tensorc_dsl.graph.operators import (
     elementwise,
     lookups,
@@ -111,7 +111,7 @@ def import_graph(graph: Graph, shapes: Mapping[str, Sequence[int]], values: Mapp
         if unknown:
             raise _unsupported(unknown) from None
         raise
-    worker = _Importer(dict(graph.constants))
+    worker = _Importer(dict(graph.constants), graph.opset)
     for name, type_ in types.items():
         if name in values:
             worker.constants[name] = np.full(type_.shape, values[name], value_type(type_.dtype))
@@ -203,6 +203,7 @@ def _is_known(op: str) -> bool:
 @dataclass(slots=True)
 class _Importer:
     constants: dict[str, Array]
+    opset: int
     types: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     calls: dict[int, tuple[Computed, Computed]] = field(default_factory=dict[int, tuple[Computed, Computed]])
     """For the number of a step what it calls, and that with numbers as parameters."""
@@ -264,12 +265,14 @@ class _Importer:
             self.sequences[node.outputs[0]] = self.sequences[inputs[0]]
             return
         given = [self.constants.get(i) for i in inputs]
+        operands = tuple(map(self._operand, inputs))
+        if self.opset:
+            require_types(node, [None if o is None else o.type for o in operands], self.opset)
         if all(v is not None or not i for v, i in zip(given, inputs, strict=True)):
             made = fold(node, given)
             if made is not None:
                 self.constants |= {name: v for name, v in zip(node.outputs, made, strict=False) if name}
                 return
-        operands = tuple(map(self._operand, inputs))
         if node.op in _EXPANSIONS:
             made = Expansion(node)
             _EXPANSIONS[node.op](Site(node, operands), made)
@@ -384,8 +387,10 @@ class _Importer:
         for name in outputs:
             source = self._same.get(name, name)
             if source != name or name in inputs or name in ends:
-                # An input or another value by a name of its own.
+                # An input or another value by a name of its own; an output that the file names twice is two.
                 end = f"{name}/output" if source == name else name
+                while end in ends or (end != name and end in self.types):
+                    end += "/again"
                 self.types[end] = self.types[source]
                 self.steps.append(Step("", (source,), (end,)))
                 ends.append(end)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import repeat
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -115,6 +117,7 @@ def _content(path: Path) -> memoryview:
 
 def _graph_of(model: ModelProto, data: Mapping[int, memoryview], folder: Path) -> Graph:
     _require_order(model.graph, frozenset())
+    _clear_negative(model.graph)
     reader = _Reader(folder)
     reader.make_dense(model.graph)
     large = _take_large(model, data, reader)
@@ -123,7 +126,8 @@ def _graph_of(model: ModelProto, data: Mapping[int, memoryview], folder: Path) -
     version = next((o.version for o in model.opset_import if o.domain in _STANDARD), OPSET)
     if version < OPSET:
         model = _converted(model, version)
-    graph = reader.graph(model.graph)
+    reader.opset = max(version, OPSET)
+    graph = replace(reader.graph(model.graph), opset=reader.opset)
     graph.constants |= large
     for name in large:
         graph.inputs.pop(name, None)
@@ -132,6 +136,18 @@ def _graph_of(model: ModelProto, data: Mapping[int, memoryview], folder: Path) -
 
 _STANDARD = ("", "ai.onnx")
 """The domains of ONNX's own operators."""
+
+
+def _clear_negative(graph: GraphProto) -> None:
+    """Let sizes below 0 be open: the converter of opsets ends the process on some of them."""
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for d in value.type.tensor_type.shape.dim:
+            if d.dim_value < 0:
+                d.ClearField("dim_value")
+    for node in graph.node:
+        for branch in _branches(node):
+            _clear_negative(branch)
+
 
 _MOST_NODES = 1 << 18
 """The nodes of a model with the bodies of its functions in their places."""
@@ -430,6 +446,7 @@ class _Reader:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
+        self.opset = OPSET
 
     def body(self, function: FunctionProto, attributes: Mapping[str, Any]) -> Graph:
         """The body of a function, with these attributes of a call of it."""
@@ -451,13 +468,29 @@ class _Reader:
         for number, n in enumerate(graph.node):
             op = n.op_type if n.domain in _STANDARD else f"{n.domain}.{n.op_type}"
             attributes = {a.name: self.attribute(a) for a in n.attribute}
-            if n.domain not in _STANDARD:
+            if n.domain in _STANDARD:
+                self._require_form(n, n.name or f"node {number}")
+            else:
                 attributes[REASON] = _FOREIGN.get(
                     n.domain, f"the operators of the domain `{n.domain}` are not supported"
                 )
             nodes.append(Node(op, tuple(n.input), tuple(n.output), attributes, n.name or f"node {number}"))
         self._require_wide(nodes, graph)
         return Graph(graph.name, inputs, tuple(o.name for o in graph.output), nodes, constants)
+
+    def _require_form(self, node: NodeProto, place: str) -> None:
+        """Raise _Wrong if the operator has other numbers of inputs and outputs, or attributes of other kinds."""
+        schema = schema_of(node.op_type, self.opset)
+        if schema is None:
+            return
+        if not schema.min_input <= len(node.input) <= schema.max_input:
+            raise _Wrong(f"`{place}` ({node.op_type}) has {len(node.input)} inputs")
+        if len(node.output) < schema.min_output:  # the converter of opsets leaves nodes more than they have today
+            raise _Wrong(f"`{place}` ({node.op_type}) has {len(node.output)} outputs")
+        for a in node.attribute:
+            known = schema.attributes.get(a.name)
+            if known is not None and a.type not in (int(known.type.value), a.UNDEFINED):
+                raise _Wrong(f"the attribute `{a.name}` of `{place}` ({node.op_type}) is of another kind")
 
     def make_dense(self, graph: GraphProto) -> None:
         """Let the sparse constants of a graph be as the others: the converter of opsets does not know them."""
@@ -613,17 +646,60 @@ class _Reader:
 # --- operators that ONNX says in others --------------------------------------------------------------------------------
 
 
-def has_body(op: str) -> bool:
-    """Whether ONNX says the operator in others for some inputs."""
+_NEWEST = 1 << 16
+"""An opset above all that there are."""
+
+
+@cache
+def schema_of(op: str, opset: int) -> Any:
+    """What ONNX says of an operator in an opset; None if it has none of this name, or is not installed."""
     try:
         from onnx import defs
     except ImportError:
-        return False
+        return None
     try:
-        schema: Any = defs.get_schema(op)
+        return defs.get_schema(op, opset, "")
     except defs.SchemaError:
-        return False
-    return bool(schema.has_function or schema.has_context_dependent_function)
+        return None
+
+
+def require_types(node: Node, types: Sequence[Tensor | None], opset: int) -> None:
+    """Raise Unsupported if the operator does not take inputs of these types, or not together."""
+    schema = schema_of(node.op, opset)
+    if schema is None:
+        return
+    allowed = _allowed(node.op, opset)
+    last = schema.inputs[-1] if schema.inputs else None
+    bound: dict[str, str] = {}
+    for parameter, t in zip((*schema.inputs, *repeat(last, len(types))), types, strict=False):
+        if t is None or parameter is None:
+            continue
+        name = parameter.type_str
+        is_alike = parameter.is_homogeneous and name in allowed
+        if t.dtype not in allowed.get(name, (t.dtype,)) or (is_alike and bound.setdefault(name, t.dtype) != t.dtype):
+            raise Unsupported(f"`{parameter.name}` of the type {t}, which it does not take")
+
+
+@cache
+def _allowed(op: str, opset: int) -> Mapping[str, frozenset[str]]:
+    """The element types that the operator has for each name of a type; elements of 4 bits are held as 8."""
+    return {
+        c.type_param_str: frozenset(_ELEMENTS[t] for t in c.allowed_type_strs if t in _ELEMENTS)
+        for c in schema_of(op, opset).type_constraints
+    }
+
+
+_ELEMENTS: Mapping[str, str] = {
+    "tensor(float)": "f32", "tensor(double)": "f64", "tensor(int4)": "i8", "tensor(uint4)": "u8",
+    **{f"tensor({theirs})": ours for theirs, ours in DTYPES.items()},
+}  # fmt: skip
+"""Our element types by ONNX's names of types."""
+
+
+def has_body(op: str) -> bool:
+    """Whether ONNX says the operator in others for some inputs."""
+    schema = schema_of(op, _NEWEST)
+    return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def body_of(node: Node, types: Sequence[Tensor | None]) -> Graph | None:
@@ -631,14 +707,11 @@ def body_of(node: Node, types: Sequence[Tensor | None]) -> Graph | None:
 
     Raises Unsupported if the node does not fit its operator.
     """
-    try:
-        from onnx import FunctionProto, defs, helper
-    except ImportError:
+    schema = schema_of(node.op, _NEWEST)
+    if schema is None:
         return None
-    try:
-        schema: Any = defs.get_schema(node.op)
-    except defs.SchemaError:
-        return None
+    from onnx import FunctionProto, helper
+
     if schema.has_function:
         function = schema.function_body
     elif schema.has_context_dependent_function:

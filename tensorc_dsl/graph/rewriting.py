@@ -73,7 +73,11 @@ def rewritten(graph: Graph) -> Graph:
         changed = False
         for n in range(len(nodes)):
             for rewrite in REWRITES:
-                made = rewrite(view, nodes[n])
+                try:
+                    with np.errstate(all="ignore"):
+                        made = rewrite(view, nodes[n])
+                except (ValueError, IndexError, TypeError):  # constants that do not fit: what is written says so
+                    made = None
                 if made is not None:
                     nodes[n] = made
                     view.makers |= {o: made for o in made.outputs if o}

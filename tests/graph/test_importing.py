@@ -347,6 +347,14 @@ def test_an_output_may_be_an_input_or_a_constant(tmp_path: Path) -> None:
     assert x[0] == 1 and w.flags.writeable and np.array_equal(w, numpy_helper.to_array(m.graph.initializer[0]))
 
 
+def test_an_output_that_is_named_twice_is_two(tmp_path: Path) -> None:
+    node = helper.make_node
+    m = model([node("Neg", ["x"], ["y"]), node("Identity", ["x"], ["z"])], [value("x", 3)], ["y", "z", "y", "z", "y"])
+    x = np.arange(3, dtype=np.float32)
+    made = load_model(written(m, tmp_path))(x)
+    assert all(np.array_equal(a, b) for a, b in zip(made, (-x, x, -x, x, -x), strict=True))
+
+
 def test_open_sizes_have_to_be_given(tmp_path: Path) -> None:
     with pytest.raises(TschedError, match="the size `N` of the input `x` is open"):
         written(cnn(), tmp_path)
@@ -434,9 +442,51 @@ def _nothing() -> onnx.ModelProto:
     return model([helper.make_node("Relu", ["x"], ["y"])], [value("x", 3)], ["missing"])
 
 
+def _other_kind() -> onnx.ModelProto:
+    """A constant that is a float where ONNX has a tensor."""
+    return model([helper.make_node("Constant", [], ["c"], value=0.5), helper.make_node("Add", ["x", "c"], ["y"])],
+                 [value("x", 3)], ["y"])  # fmt: skip
+
+
+def _negative() -> onnx.ModelProto:
+    """On which the converter of opsets would end the process."""
+    constants = [numpy_helper.from_array(np.array(v), n) for n, v in (("s", [0]), ("e", [2]), ("a", [1]), ("t", [-2]))]
+    m = model(
+        [helper.make_node("Slice", ["x", "s", "e", "a", "t"], ["y"])], [value("x", 3, -(1 << 63))], ["y"], constants
+    )
+    m.opset_import[0].version = 13
+    return m
+
+
+def _unfit_norm() -> onnx.ModelProto:
+    node = helper.make_node
+    nodes = [node("Conv", ["x", "w"], ["c"]), node("BatchNormalization", ["c", "s", "s", "s", "s"], ["y"])]
+    return model(nodes, [value("x", 1, 2, 5, 5)], ["y"], [weight("w", 4, 2, 3, 3), weight("s", 3)])
+
+
 @pytest.mark.parametrize(
     ("make", "why"),
     [
+        (_other_kind, "the attribute `value` of `node 0` (Constant) is of another kind"),
+        (
+            lambda: model([helper.make_node("Conv", ["x"], ["y"])], [value("x", 3)], ["y"]),
+            "`node 0` (Conv) has 1 inputs",
+        ),
+        (lambda: model([helper.make_node("Relu", ["x"], [])], [value("x", 3)], ["x"]), "`node 0` (Relu) has 0 outputs"),
+        (
+            lambda: model([helper.make_node("Not", ["x"], ["y"])], [value("x", 3)], ["y"]),
+            "`X` of the type f32[3], which it does not take",
+        ),
+        (
+            lambda: model(
+                [helper.make_node("Add", ["x", "i"], ["y"])],
+                [value("x", 3), value("i", 3, dtype=TensorProto.INT64)],
+                ["y"],
+            ),
+            "`B` of the type i64[3], which it does not take",
+        ),
+        (_negative, "the size without a name of the input `x` is open"),
+        (_unfit_norm, "BatchNormalization"),
         (_cycle, "uses `b`, which nothing before it makes"),
         (_twice, "two values are called `y`"),
         (_external("../secret.bin"), "outside of the folder"),
@@ -463,7 +513,7 @@ def test_a_hostile_file_is_refused_with_a_reason(make: Callable[[], onnx.ModelPr
     with pytest.raises(TschedError) as found:
         written(make(), folder)
     (d,) = found.value.diagnostics
-    assert d.code in ("E0940", "E0941") and why in " ".join((d.message, *(n.text for n in d.notes)))
+    assert d.code in ("E0940", "E0941", "E0942") and why in " ".join((d.message, *(n.text for n in d.notes)))
     assert sorted(p.name for p in folder.iterdir()) == ["data.bin", "link.bin", "net.onnx"]
 
 

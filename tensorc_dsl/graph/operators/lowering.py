@@ -163,8 +163,13 @@ class Site:
 
     # --- the compute ---
 
-    def parameter(self, name: str, operand: Operand) -> str:
-        """The name of a parameter for the operand. It is constant if the operand is."""
+    def parameter(self, name: str, operand: Operand, shape: tuple[int, ...] | None = None) -> str:
+        """The name of a parameter for the operand. It is constant if the operand is.
+
+        Raises Unsupported if the operand has another shape than the one that the operator asks for.
+        """
+        if shape is not None and operand.shape != shape:
+            raise Unsupported(f"{operand.type}, where its other inputs ask for the shape {list(shape)}")
         self._parameters[name] = Parameter(name, operand.type, operand.value is not None), operand.name
         return name
 

@@ -152,12 +152,12 @@ def _layer(site: Site, gates: int) -> _Layer:
     site.parameter("W", w)
     site.parameter("R", r)
     if lengths is not None:
-        site.parameter("L", lengths)
+        site.parameter("L", lengths, (batch,))
     at = layer.at("t")
     source = f"X[b, {at}, k]" if batch_first else f"X[{at}, b, k]"
     product = f"sum[k in {width}] W[d, m, k] * {source}"
     if bias is not None:
-        site.parameter("B", bias)
+        site.parameter("B", bias, (count, 2 * gates * hidden))
     biased = "B[d, m] + " if bias is not None else ""
     site.stage(f"let G[t in {steps}, d in {directions}, b in {batch}, m in {gates * hidden}] = {biased}({product})")
     return layer
@@ -167,7 +167,7 @@ def _first(site: Site, layer: _Layer, name: str, o: Operand | None) -> str:
     """An initial state, which is 0 if it is left out."""
     if o is None:
         return "0.0"
-    site.parameter(name, o)
+    site.parameter(name, o, layer.state.shape)
     return layer.state_at(name)
 
 
@@ -178,7 +178,7 @@ def _lstm(site: Site) -> Lowered:
     starts = _first(site, layer, "H", site.optional(5)), _first(site, layer, "C", site.optional(6))
     size = layer.hidden
     if peep is not None:
-        site.parameter("P", peep)
+        site.parameter("P", peep, (layer.directions, 3 * size))
 
     def row(gate: int) -> str:
         return f"n + {gate * size}" if gate else "n"

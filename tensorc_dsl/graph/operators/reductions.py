@@ -19,6 +19,7 @@ from tensorc_dsl.graph.operators.lowering import (
     Writer,
     axes_of,
     axis_of,
+    broadcast,
     indices,
     place,
     ranged,
@@ -204,6 +205,8 @@ class _Rows:
 
     def factor(self, site: Site, name: str, o: Operand) -> str:
         """A parameter that is broadcast, at the place of the element."""
+        if broadcast([o.shape, self.x.shape]) != self.x.shape:
+            raise Unsupported(f"{o.type} for {self.x.type}")
         return place(site.parameter(name, o), stretched(o.shape, self.names))
 
 
@@ -250,8 +253,9 @@ def _batch_norm(site: Site) -> Lowered:
     if site.attribute("training_mode", 0) or site.wants(1):
         raise Unsupported("training")
     names = indices(x.type.rank)
-    for name, o in zip("XSBMV", (x, scale, bias, mean, variance), strict=True):
-        site.parameter(name, o)
+    site.parameter("X", x)
+    for name, o in zip("SBMV", (scale, bias, mean, variance), strict=True):
+        site.parameter(name, o, (x.shape[1] if x.type.rank > 1 else 1,))
     c = names[1] if x.type.rank > 1 else "0"
     value = f"({place('X', names)} - M[{c}]) * (S[{c}] * rsqrt(V[{c}] + {_epsilon(site)})) + B[{c}]"
     site.stage(f"{place('Y', names)} = {value}")
@@ -267,8 +271,10 @@ def _group_norm(site: Site) -> Lowered:
     each = channels // groups
     names = indices(x.type.rank)
     n, c, rest = names[0], names[1], names[2:]
-    for name, o in zip("XSB", (x, scale, bias), strict=True):
-        site.parameter(name, o)
+    is_grouped = scale.shape == (groups,) and groups != channels
+    site.parameter("X", x)
+    for name, o in zip("SB", (scale, bias), strict=True):
+        site.parameter(name, o, (groups if is_grouped else channels,))
     over = f"[{', '.join((*(() if each == 1 else (f'e in {each}',)), *ranged(rest, x.shape[2:])))}]"
     inner = place("X", [n, "g" if each == 1 else f"g * {each} + e", *rest])
     count = literal(each * prod(x.shape[2:]), x.dtype)
@@ -279,7 +285,7 @@ def _group_norm(site: Site) -> Lowered:
     total = f"sum{over} {square}" if over != "[]" else square
     site.stage(f"let d[{head}] = rsqrt(({total}) / {count} + {_epsilon(site)})")
     g = c if each == 1 else f"{c} / {each}"
-    per = f"{c} / {each}" if scale.shape == (groups,) and groups != channels else c
+    per = f"{c} / {each}" if is_grouped else c
     value = f"({place('X', names)} - mean[{n}, {g}]) * d[{n}, {g}] * S[{per}] + B[{per}]"
     site.stage(f"{place('Y', names)} = {value}")
     return site.computed("group_norm", ("Y", x.type))

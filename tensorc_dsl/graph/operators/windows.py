@@ -183,9 +183,7 @@ def _biased(site: Site, bias: Operand | None, made: int, value: str) -> str:
     """The value with the bias of its channel, if there is one."""
     if bias is None:
         return value
-    if bias.shape != (made,):
-        raise Unsupported(f"a bias {bias.type} of {made} channels")
-    return f"{place(site.parameter('B', bias), ['co'])} + ({value})"
+    return f"{place(site.parameter('B', bias, (made,)), ['co'])} + ({value})"
 
 
 def _convolved(site: Site) -> Lowered:
