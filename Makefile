@@ -225,8 +225,9 @@ graphs: $(VENV)/.dev ## Random graphs of calls through check, expand, verify and
 	$(BIN)/python -m campaigns.call_graphs --seed $(SEED) --count $(COUNT)
 
 .PHONY: models
-models: $(VENV)/.dev ## Random ONNX models of opsets 7 to 23 beside ONNX Runtime (SEED=0 COUNT=300)
+models: $(VENV)/.dev ## Random ONNX models of opsets 7 to 23 beside ONNX Runtime, whole and with mistakes (SEED=0 COUNT=300)
 	$(BIN)/python -m campaigns.random_models --seed $(SEED) --count $(COUNT)
+	$(BIN)/python -m campaigns.broken_models --seed $(SEED) --count $(COUNT)
 
 .PHONY: foreign
 foreign: $(VENV)/.dev ## Random schedules of operators, ours and of other libraries, and of random computes (SEED=0 DRAWS=20 COUNT=300)

@@ -1,4 +1,4 @@
-"""ResNet-50, MobileNet-V2, BERT-base and ViT-B/16 as ONNX files with random weights, by their papers.
+"""ResNet-50, MobileNet-V2 and V3, BERT-base and ViT-B/16 as ONNX files with random weights, by their papers.
 
 `python -m bench.models.networks FOLDER` writes them; sizes are those of one image of 224² or of 128 tokens.
 """
@@ -138,6 +138,35 @@ def mobilenet_v2() -> onnx.ModelProto:
     return n.model(n.dense(n.node("Flatten", n.node("GlobalAveragePool", x)), 1280, 1000))
 
 
+def mobilenet_v3() -> onnx.ModelProto:
+    """Howard et al.: Searching for MobileNetV3, table 2, the small one."""
+    n = Network("mobilenet_v3")
+
+    def factors(x: str, wide: int, narrow: int) -> str:
+        """Squeeze and excite: a factor for each channel."""
+        y = n.node("GlobalAveragePool", x)
+        y = n.node("Relu", n.node("Conv", y, n.weight(narrow, wide, 1, 1), n.zeros(narrow)))
+        return n.node("HardSigmoid", n.node("Conv", y, n.weight(wide, narrow, 1, 1), n.zeros(wide)), alpha=1 / 6)
+
+    x = n.node("HardSwish", n.conv(n.input("x", (1, 3, 224, 224)), 16, 3, 3, 2))
+    taken = 16
+    for kernel, wide, made, squeezed, active, stride in (
+        (3, 16, 16, True, "Relu", 2), (3, 72, 24, False, "Relu", 2), (3, 88, 24, False, "Relu", 1),
+        (5, 96, 40, True, "HardSwish", 2), (5, 240, 40, True, "HardSwish", 1), (5, 240, 40, True, "HardSwish", 1),
+        (5, 120, 48, True, "HardSwish", 1), (5, 144, 48, True, "HardSwish", 1), (5, 288, 96, True, "HardSwish", 2),
+        (5, 576, 96, True, "HardSwish", 1), (5, 576, 96, True, "HardSwish", 1),
+    ):  # fmt: skip
+        y = x if wide == taken else n.node(active, n.conv(x, wide, taken, 1))
+        y = n.node(active, n.conv(y, wide, wide, kernel, stride, wide))
+        y = n.node("Mul", y, factors(y, wide, -(-wide // 32) * 8)) if squeezed else y
+        y = n.conv(y, made, wide, 1)
+        x = n.node("Add", x, y) if stride == 1 and taken == made else y
+        taken = made
+    x = n.node("HardSwish", n.conv(x, 576, 96, 1))
+    x = n.node("HardSwish", n.dense(n.node("Flatten", n.node("GlobalAveragePool", x)), 576, 1024))
+    return n.model(n.dense(x, 1024, 1000))
+
+
 def bert_base() -> onnx.ModelProto:
     """Devlin, Chang, Lee, Toutanova: BERT, with 12 layers of 768 on 128 tokens."""
     length, width, heads, words = 128, 768, 12, 30522
@@ -168,7 +197,13 @@ def vit_b16() -> onnx.ModelProto:
     return n.model(n.dense(x, width, 1000))
 
 
-NETWORKS = {"resnet50": resnet50, "mobilenet_v2": mobilenet_v2, "bert_base": bert_base, "vit_b16": vit_b16}
+NETWORKS = {
+    "resnet50": resnet50,
+    "mobilenet_v2": mobilenet_v2,
+    "mobilenet_v3": mobilenet_v3,
+    "bert_base": bert_base,
+    "vit_b16": vit_b16,
+}
 
 
 def main() -> None:

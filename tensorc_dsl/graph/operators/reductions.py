@@ -250,16 +250,41 @@ def _rms_norm(site: Site) -> Lowered:
 
 def _batch_norm(site: Site) -> Lowered:
     x, scale, bias, mean, variance = (site.given(n) for n in range(5))
-    if site.attribute("training_mode", 0) or site.wants(1):
-        raise Unsupported("training")
+    trains = bool(site.attribute("training_mode", 0))
+    if site.wants(1) and not trains:
+        raise Unsupported("statistics that an opset before 14 makes in training")
     names = indices(x.type.rank)
+    channels = x.shape[1] if x.type.rank > 1 else 1
     site.parameter("X", x)
     for name, o in zip("SBMV", (scale, bias, mean, variance), strict=True):
-        site.parameter(name, o, (x.shape[1] if x.type.rank > 1 else 1,))
+        if name in "SB" or not trains or site.wants("MV".index(name) + 1):
+            site.parameter(name, o, (channels,))
     c = names[1] if x.type.rank > 1 else "0"
-    value = f"({place('X', names)} - M[{c}]) * (S[{c}] * rsqrt(V[{c}] + {_epsilon(site)})) + B[{c}]"
+    used, results = ("M", "V"), [("Y", x.type)]
+    if trains:
+        used = _statistics(site, x, names, results)
+    value = f"({place('X', names)} - {used[0]}[{c}]) * (S[{c}] * rsqrt({used[1]}[{c}] + {_epsilon(site)})) + B[{c}]"
     site.stage(f"{place('Y', names)} = {value}")
-    return site.computed("batch_norm", ("Y", x.type))
+    return site.computed("batch_norm", *results)
+
+
+def _statistics(site: Site, x: Operand, names: Sequence[str], results: list[tuple[str, Tensor]]) -> tuple[str, str]:
+    """The mean and the variance of each channel, by the names of their stages; running ones are results of the node."""
+    if x.type.rank < 2:
+        raise Unsupported(f"statistics of {x.type}")
+    c, channels = names[1], x.shape[1]
+    over = f"sum[{', '.join((names[0], *names[2:]))}]"
+    count = literal(x.type.size // max(channels, 1), x.dtype)
+    site.stage(f"let mean[{c}] = ({over} {place('X', names)}) / {count}")
+    centred = f"({place('X', names)} - mean[{c}])"
+    site.stage(f"let variance[{c}] = ({over} {centred} * {centred}) / {count}")
+    momentum = site.attribute("momentum", 0.9)
+    kept, new = literal(np.float32(momentum), x.dtype), literal(np.float32(1 - momentum), x.dtype)
+    for n, (old, made) in enumerate((("M", "mean"), ("V", "variance")), 1):
+        if site.wants(n):
+            site.stage(f"R{old}[{c}] = {old}[{c}] * {kept} + {made}[{c}] * {new}")
+            results.append((f"R{old}", Tensor(x.dtype, (channels,))))
+    return "mean", "variance"
 
 
 def _group_norm(site: Site) -> Lowered:
