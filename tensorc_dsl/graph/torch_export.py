@@ -15,12 +15,24 @@ from typing import Any, cast
 import numpy as np
 
 from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.graph.aten import along_axes, layers, pointwise
+from tensorc_dsl.graph.aten import along_axes, layers, places, pointwise
 from tensorc_dsl.graph.aten.traced import Call, Growing, Name, Torch, Translator, Value
 from tensorc_dsl.graph.graph import REASON, Dims, Graph, Node, Unsupported
 from tensorc_dsl.graph.onnx_file import NOT_IMPORTED
 
-TARGETS: Mapping[str, Translator] = {**pointwise.TABLE, **layers.TABLE, **along_axes.TABLE}
+_TABLES: Mapping[str, Translator] = {**pointwise.TABLE, **layers.TABLE, **along_axes.TABLE, **places.TABLE}
+
+_OTHER_NAMES: Mapping[str, str] = {
+    "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
+    "arctan2": "atan2", "arctanh": "atanh", "clip": "clamp", "concatenate": "cat", "divide": "div", "greater": "gt",
+    "greater_equal": "ge", "less": "lt", "less_equal": "le", "moveaxis": "movedim", "multiply": "mul", "negative": "neg",
+    "not_equal": "ne", "special_erf": "erf", "special_erfc": "erfc", "special_exp2": "exp2", "special_expm1": "expm1",
+    "special_log1p": "log1p", "special_logsumexp": "logsumexp", "subtract": "sub", "swapdims": "swapaxes",
+    "true_divide": "div",
+}  # fmt: skip
+"""Operators that are others by another name."""
+
+TARGETS: Mapping[str, Translator] = {**_TABLES, **{name: _TABLES[known] for name, known in _OTHER_NAMES.items()}}
 """How the operators of PyTorch are translated, by their names without overloads."""
 
 
@@ -62,7 +74,9 @@ def _exported(torch: Torch, module: Torch, name: str, example: Any) -> Torch:
         torch.backends.mha.set_fastpath_enabled(False)  # one operator for a whole layer of an encoder
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about how it traces
-            return torch.export.export(module, args, kwargs)
+            program = torch.export.export(module, args, kwargs)
+            # What changes tensors in place makes new ones instead, and nothing else is decomposed.
+            return program.run_decompositions({}) if any(map(_changes, program.graph.nodes)) else program
     except MemoryError:
         raise
     except Exception as e:  # of no kind that is documented
@@ -71,6 +85,12 @@ def _exported(torch: Torch, module: Torch, name: str, example: Any) -> Torch:
         raise TschedError(NOT_IMPORTED(None, path=name, why=lines[0].strip(), repair=repair)) from e
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def _changes(node: Torch) -> bool:
+    """Whether a node of a trace changes one of its arguments."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
 
 
 @dataclass(slots=True)
@@ -119,7 +139,10 @@ class _Reader:
         out: list[Name] = []
         for spec, value in zip(program.graph_signature.output_specs, node.args[0], strict=True):
             if spec.kind.name != "USER_OUTPUT":
-                self._refuse(node, f"it changes `{spec.target}`, which the module keeps")
+                refused = Name(self.made.fresh("changed"))
+                reason = f"it changes `{spec.target}` in place, which is there after the call"
+                self.made.nodes.append(Node("output", (), (refused,), {REASON: reason}, self.made.place))
+                out.append(refused)
             elif hasattr(value, "name"):
                 found = self.values[value.name]
                 out.append(found if isinstance(found, Name) else self.made.constant(np.asarray(found)))
@@ -172,9 +195,6 @@ class _Reader:
         if not node.all_input_nodes and self.made.torch.Tag.nondeterministic_seeded not in node.target.tags:
             made = node.target(*node.args, **node.kwargs)
             return self.made.tensor(node.name, made) if isinstance(made, self.made.torch.Tensor) else made
-        if name.endswith("_") and not name.startswith("_"):
-            name = name[:-1]
-            self._require_last_use(node)
         if name not in TARGETS:
             raise Unsupported("this operator is not supported")
         given: dict[str, Value] = {}
@@ -188,33 +208,3 @@ class _Reader:
         if isinstance(value, list | tuple):
             return [self._argument(v) for v in cast("Sequence[Any]", value)]
         return self.values[value.name] if hasattr(value, "all_input_nodes") else value
-
-    def _require_last_use(self, node: Torch) -> None:
-        """Raise Unsupported if the tensor that a node changes in place is used later by another name."""
-        root = node.args[0]
-        while root.op == "call_function" and _base_name(root) in _VIEWS:
-            root = root.args[0]
-        shared, work = {root}, [root]
-        while work:
-            for user in work.pop().users:
-                if user not in shared and user is not node and _base_name(user) in _VIEWS:
-                    shared.add(user)
-                    work.append(user)
-        order = {n: k for k, n in enumerate(node.graph.nodes)}
-        kept = root.op != "call_function" and self.values[root.name] in self.made.constants
-        if kept or any(order[u] > order[node] for s in shared for u in s.users):
-            raise Unsupported(f"it changes `{root.name}` in place, which is used again")
-
-
-_VIEWS = frozenset(
-    (
-        "view", "reshape", "transpose", "permute", "t", "select", "slice", "expand", "squeeze", "unsqueeze", "flatten",
-        "detach", "alias", "chunk", "split", "split_with_sizes", "unbind", "narrow", "unflatten", "view_as", "getitem",
-    )
-)  # fmt: skip
-"""What may share the memory of what it is given."""
-
-
-def _base_name(node: Torch) -> str:
-    schema = getattr(node.target, "_schema", None)
-    return str(schema.name).partition("::")[2] if schema is not None else str(getattr(node.target, "__name__", ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf, prod
 
 from tensorc_dsl.graph.aten.pointwise import binary
 from tensorc_dsl.graph.aten.traced import Call, Translator, Value
@@ -50,8 +51,62 @@ def _position(op: str) -> Translator:
     return translate
 
 
-def _cumulative(c: Call) -> Value:
-    return c.emit("CumSum", c.typed("self"), c.ints(c.axis()))
+def _cumulative(op: str) -> Translator:
+    return lambda c: c.emit(op, c.typed("self"), c.ints(c.axis()))
+
+
+def _spread(root: bool) -> Translator:
+    """The variance, or the standard deviation, over axes."""
+
+    def translate(c: Call) -> Value:
+        rank, dims = c.rank("self"), c.get("dim", [])
+        axes = [int(d) % max(rank, 1) for d in ([dims] if isinstance(dims, int) else dims)] or list(range(rank))
+        kept, dtype = int(c.get("keepdim", False)), c.result.dtype
+        count = prod(c.shape("self")[a] for a in axes)
+        less = c.get("correction", 1) if "unbiased" not in c.given else int(c["unbiased"])
+        centred = c.emit("Sub", c["self"], c.emit("ReduceMean", c["self"], axes=axes, keepdims=1))
+        total = c.emit("ReduceSumSquare", centred, axes=axes, keepdims=kept)
+        made = c.emit("Div", total, c.number(max(0, count - less), dtype))
+        return c.emit("Sqrt", made) if root else made
+
+    return translate
+
+
+def _norm(c: Call) -> Value:
+    order = c.get("ord", c.get("p", 2))
+    dims = c.get("dim", [])
+    axes = [int(d) for d in ([dims] if isinstance(dims, int) else dims)] or list(range(c.rank("self")))
+    how = {"axes": axes, "keepdims": int(c.get("keepdim", False))}
+    x = c.typed("self")
+    if order in (1, 2):
+        return c.emit(f"ReduceL{order:g}", x, **how)
+    c.refuse_unless(order in (inf, -inf), f"a norm of the order {order}")
+    return c.emit("ReduceMax" if order > 0 else "ReduceMin", c.emit("Abs", x), **how)
+
+
+def _quantified(op: str) -> Translator:
+    """`any` and `all`, by integers."""
+
+    def translate(c: Call) -> Value:
+        torch, dims = c.graph.torch, c.get("dim", [])
+        axes = [int(d) for d in ([dims] if isinstance(dims, int) else dims)] or list(range(c.rank("self")))
+        x = c.cast(c.cast(c["self"], torch.bool), torch.int32)
+        made = c.emit(op, x, axes=axes, keepdims=int(c.get("keepdim", False))) if axes else x
+        return c.cast(made, c.result.dtype)
+
+    return translate
+
+
+def _differences(c: Call) -> Value:
+    axis, parts = c.axis(), [n for n in ("prepend", "self", "append") if c.get(n) is not None]
+    x, size = c["self"], sum(c.shape(n)[axis] for n in parts)
+    if len(parts) > 1:
+        x = c.emit("Concat", *(c[n] for n in parts), axis=axis)
+    op = "Xor" if c.result.dtype == c.graph.torch.bool else "Sub"
+    for n in range(size, size - int(c.get("n", 1)), -1):
+        b, a = (c.emit("Slice", x, c.ints(k), c.ints(k + n - 1), c.ints(axis)) for k in (1, 0))
+        x = c.emit(op, b, a)
+    return x
 
 
 def _greatest(c: Call) -> Value:
@@ -75,7 +130,7 @@ def _permuted(c: Call) -> Value:
 def _swapped(c: Call) -> Value:
     rank = c.rank("self")
     order = list(range(rank))
-    names = ("dim0", "dim1") if "dim0" in c.given else ("axis0", "axis1")
+    names = ("axis0", "axis1") if "axis0" in c.given else ("dim0", "dim1")
     a, b = (int(c.get(n, k)) % max(rank, 1) for k, n in enumerate(names))
     if rank > 1:
         order[a], order[b] = order[b], order[a]
@@ -92,7 +147,8 @@ def _expanded(c: Call) -> Value:
 
 
 def _repeated(c: Call) -> Value:
-    repeats = [int(n) for n in c["repeats"]]
+    repeats = [int(n) for n in c.get("repeats", c.get("dims"))]
+    repeats = [*[1] * (c.rank("self") - len(repeats)), *repeats]
     x = c.reshaped(c["self"], (*(1,) * (len(repeats) - c.rank("self")), *c.shape("self")))
     return c.emit("Tile", x, c.ints(*repeats))
 
@@ -147,14 +203,6 @@ def _gathered(c: Call) -> Value:
     return c.emit("GatherElements", c["self"], c["index"], axis=c.axis())
 
 
-def _indexed(c: Call) -> Value:
-    given = [(k, i) for k, i in enumerate(c["indices"]) if i is not None]
-    kinds = [i.meta["val"].dtype for i in c.metas["indices"] if i is not None]
-    c.refuse_unless(len(given) == 1 and kinds[0] != c.graph.torch.bool, "several indices, or a mask")
-    ((axis, index),) = given
-    return c.emit("Gather", c["self"], index, axis=axis)
-
-
 def _rolled(c: Call) -> Value:
     x = c["self"]
     c.refuse_unless(bool(c["dims"]), "no dimensions")
@@ -170,6 +218,42 @@ def _rolled(c: Call) -> Value:
 
 def _triangle(upper: int) -> Translator:
     return lambda c: c.emit("Trilu", c["self"], c.ints(int(c["diagonal"])), upper=upper)
+
+
+def _moved(c: Call) -> Value:
+    rank = c.rank("self")
+    sources, ends = (
+        [int(d) % rank for d in ([v] if isinstance(v, int) else v)] for v in (c["source"], c["destination"])
+    )
+    rest = iter(a for a in range(rank) if a not in sources)
+    return c.emit(
+        "Transpose", c["self"], perm=[sources[ends.index(k)] if k in ends else next(rest) for k in range(rank)]
+    )
+
+
+def _unshuffled(c: Call) -> Value:
+    r, (*outer, channels, high, wide) = int(c["downscale_factor"]), c.shape("self")
+    count = len(outer)
+    x = c.reshaped(c["self"], (*outer, channels, high // r, r, wide // r, r))
+    order = [*range(count + 1), count + 2, count + 4, count + 1, count + 3]
+    return c.reshaped(c.emit("Transpose", x, perm=order), c.result_shape)
+
+
+def _channels_shuffled(c: Call) -> Value:
+    groups, (n, channels, *rest) = int(c["groups"]), c.shape("self")
+    x = c.reshaped(c["self"], (n, groups, channels // groups, *rest))
+    return c.reshaped(c.emit("Transpose", x, perm=[0, 2, 1, *range(3, len(rest) + 3)]), c.result_shape)
+
+
+def _meshed(c: Call) -> Value:
+    """Each tensor along an axis of its own."""
+    shapes = [tuple(int(n) for n in part.shape) for part in c.node.meta["val"]]
+    made: list[Value] = []
+    for k, (tensor, shape) in enumerate(zip(c["tensors"], shapes, strict=True)):
+        axis = 1 - k if c.get("indexing", "ij") == "xy" and k < 2 and len(shape) > 1 else k
+        row = c.reshaped(tensor, [n if a == axis else 1 for a, n in enumerate(shape)])
+        made.append(c.emit("Expand", row, c.ints(*shape)))
+    return tuple(made)
 
 
 def _shuffled(c: Call) -> Value:
@@ -188,7 +272,15 @@ TABLE: Mapping[str, Translator] = {
     "min": _extreme("ReduceMin", "ArgMin"),
     "argmax": _position("ArgMax"),
     "argmin": _position("ArgMin"),
-    "cumsum": _cumulative,
+    "logsumexp": _reduced("ReduceLogSumExp"),
+    "var": _spread(root=False),
+    "std": _spread(root=True),
+    **dict.fromkeys(("norm", "linalg_vector_norm"), _norm),
+    "any": _quantified("ReduceMax"),
+    "all": _quantified("ReduceMin"),
+    "cumsum": _cumulative("CumSum"),
+    "cumprod": _cumulative("CumProd"),
+    "diff": _differences,
     "topk": _greatest,
     **dict.fromkeys(
         ("view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"),
@@ -199,7 +291,7 @@ TABLE: Mapping[str, Translator] = {
     "numpy_T": lambda c: c.emit("Transpose", c["self"]),
     "mT": _last_swapped,
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), _expanded),
-    "repeat": _repeated,
+    **dict.fromkeys(("repeat", "tile"), _repeated),
     **dict.fromkeys(("cat", "concat"), _concatenated),
     "stack": _stacked,
     **dict.fromkeys(("split", "split_with_sizes", "chunk"), _split),
@@ -209,10 +301,13 @@ TABLE: Mapping[str, Translator] = {
     "embedding": _embedded,
     "index_select": _index_selected,
     "gather": _gathered,
-    "index": _indexed,
     "roll": _rolled,
     "tril": _triangle(0),
     "triu": _triangle(1),
     "pixel_shuffle": _shuffled,
+    "pixel_unshuffle": _unshuffled,
+    **dict.fromkeys(("channel_shuffle", "native_channel_shuffle"), _channels_shuffled),
+    "movedim": _moved,
+    "meshgrid": _meshed,
 }  # fmt: skip
 """How operators of PyTorch are translated, by their names without overloads."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import sqrt
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -42,30 +42,68 @@ def _added_product(c: Call) -> Value:
     return c.emit("Gemm", *inputs, alpha=float(c.get("alpha", 1)), beta=float(c.get("beta", 1)))
 
 
+def _added_products(c: Call) -> Value:
+    """beta * self + alpha * (batch1 @ batch2)."""
+    made, dtype = c.emit("MatMul", c["batch1"], c["batch2"]), c.result.dtype
+    if c.get("alpha", 1) != 1:
+        made = c.emit("Mul", made, c.number(c["alpha"], dtype))
+    beta = c.get("beta", 1)
+    if beta == 0:
+        return made
+    other = c["self"] if beta == 1 else c.emit("Mul", c["self"], c.number(beta, dtype))
+    return c.emit("Add", other, made)
+
+
+def _outer(c: Call) -> Value:
+    other = next(n for n in ("vec2", "other") if n in c.given)
+    return c.emit("Mul", c.reshaped(c.typed("self"), (-1, 1)), c.reshaped(c.typed(other), (1, -1)))
+
+
+def _weight_norm(c: Call) -> Value:
+    """v * (g / |v|), where g has a number for each element of an axis."""
+    axis, rank = c.axis(of="v"), c.rank("v")
+    length = c.emit("ReduceL2", c["v"], axes=[a for a in range(rank) if a != axis], keepdims=1)
+    return c.emit("Mul", c["v"], c.emit("Div", c["g"], length))
+
+
+def _distances(c: Call) -> Value:
+    """Of each row of one tensor to each of another."""
+    order = float(c.get("p", 2))
+    c.refuse_unless(order in (1, 2), f"distances of the order {order}")
+    apart = c.emit("Sub", c.emit("Unsqueeze", c["x1"], c.ints(-2)), c.emit("Unsqueeze", c["x2"], c.ints(-3)))
+    return c.emit(f"ReduceL{order:g}", apart, axes=[-1], keepdims=0)
+
+
 def _einsum(c: Call) -> Value:
     return c.emit("Einsum", *c["tensors"], equation=c["equation"])
 
 
 def _attention(c: Call) -> Value:
-    """softmax(query · keyᵀ · scale + mask) · value."""
-    query, key, value, mask = c["query"], c["key"], c["value"], c.get("attn_mask")
+    """softmax(query · keyᵀ · scale + mask) · value, and 0 where a mask leaves nothing."""
     c.refuse_unless(not c.get("dropout_p", 0.0), "dropout")
-    c.refuse_unless(not c.get("enable_gqa", False) or c.shape("query")[:-2] == c.shape("key")[:-2], "groups of queries")
-    dtype, rank = c.result.dtype, c.rank("key")
-    order = [*range(rank - 2), rank - 1, rank - 2]
-    scale = c.get("scale", 1 / sqrt(c.shape("query")[-1]))
-    scores = c.emit("Mul", c.emit("MatMul", query, c.emit("Transpose", key, perm=order)), c.number(scale, dtype))
-    if c.get("is_causal", False):
-        rows, columns = c.shape("query")[-2], c.shape("key")[-2]
-        scores = _masked(c, scores, c.graph.constant(np.tri(rows, columns, dtype=np.bool_)))
-    if mask is not None:
-        is_condition = c.metas["attn_mask"].meta["val"].dtype == c.graph.torch.bool
-        scores = _masked(c, scores, mask) if is_condition else c.emit("Add", scores, mask)
-    return c.emit("MatMul", c.emit("Softmax", scores, axis=-1), value)
+    names, rank = ("query", "key", "value"), len(c.result_shape)
+    grouped = bool(c.get("enable_gqa", False))
+    outer = [c.shape(n)[:-3] if grouped else c.shape(n)[:-2] for n in names]
+    lead = np.broadcast_shapes(*outer)
+    given: list[Value] = []
+    for n, own in zip(names, outer, strict=True):
+        inner = c.shape(n)[len(own) :]
+        x = c[n] if own == lead else c.emit("Expand", c[n], c.ints(*lead, *inner))
+        given.append(x if rank == 4 else c.reshaped(x, _four((*lead, *inner))))
+    mask = c.get("attn_mask")
+    if mask is not None and rank > 4:
+        whole = (*c.result_shape[:-2], c.shape("query")[-2], c.shape("key")[-2])
+        mask = c.reshaped(c.emit("Expand", mask, c.ints(*whole)), _four(whole))
+    more = [] if mask is None else [mask]
+    scale = float(c.get("scale", 1 / sqrt(c.shape("query")[-1])))
+    made = c.emit("Attention", *given, *more, scale=scale, is_causal=int(bool(c.get("is_causal", False))))
+    return made if rank == 4 else c.reshaped(made, c.result_shape)
 
 
-def _masked(c: Call, scores: Name, mask: Name) -> Name:
-    return c.emit("Where", mask, scores, c.number(-np.inf, c.result.dtype))
+def _four(shape: Sequence[int]) -> tuple[int, ...]:
+    """A shape of four dimensions with the last three, or with ones in front of fewer."""
+    wide = (1, 1, *shape)
+    return (prod(wide[:-3]), *wide[-3:])
 
 
 # --- windows -----------------------------------------------------------------------------------------------------------
@@ -140,7 +178,9 @@ def _adaptive(op: str, rank: int, with_positions: bool = False) -> Translator:
     def translate(c: Call) -> Value:
         wanted, sizes = c.result_shape[-rank:], c.shape("self")[-rank:]
         if any(n % m for n, m in zip(sizes, wanted, strict=True)):
-            raise Unsupported(f"windows of other sizes: {list(sizes)} to {list(wanted)}")
+            if op != "AveragePool":
+                raise Unsupported(f"windows of other sizes: {list(sizes)} to {list(wanted)}")
+            return _uneven(c, sizes, wanted)
         if set(wanted) == {1}:
             made = _pooled(c, f"Global{op}", rank)
         elif wanted == sizes:
@@ -151,6 +191,20 @@ def _adaptive(op: str, rank: int, with_positions: bool = False) -> Translator:
         return (made, None) if with_positions else made
 
     return translate
+
+
+def _uneven(c: Call, sizes: Sequence[int], wanted: Sequence[int]) -> Value:
+    """Means over windows that overlap and differ in size: along each axis a product with their weights."""
+    dtype = np.dtype(str(c.result.dtype).removeprefix("torch."))
+    axes, made = "abcdefg"[: c.rank("self")], c["self"]
+    for k, (n, m) in enumerate(zip(sizes, wanted, strict=True), len(axes) - len(sizes)):
+        weights = np.zeros((n, m), dtype)
+        for w in range(m):
+            begin, end = w * n // m, -(-(w + 1) * n // m)
+            weights[begin:end, w] = 1 / (end - begin)
+        equation = f"{axes},{axes[k]}z->{axes[:k]}z{axes[k + 1 :]}"
+        made = c.emit("Einsum", made, c.graph.constant(weights), equation=equation)
+    return made
 
 
 def _pooled(c: Call, op: str, rank: int, **attributes: Any) -> Value:
@@ -202,7 +256,7 @@ def _weight_or(c: Call, name: str, value: float, shape: Sequence[int]) -> Value:
 
 
 def _batch_norm(c: Call) -> Value:
-    c.refuse_unless(not c["training"] and c.get("running_mean") is not None, "statistics of the batch")
+    c.refuse_unless(not c.get("training", False) and c.get("running_mean") is not None, "statistics of the batch")
     channels = c.shape("input")[1:2]
     scale, bias = _weight_or(c, "weight", 1.0, channels), _weight_or(c, "bias", 0.0, channels)
     inputs = (c["input"], scale, bias, c["running_mean"], c["running_var"])
@@ -293,6 +347,12 @@ TABLE: Mapping[str, Translator] = {
     "bmm": _matrix_product("mat2"),
     "mm": _matrix_product("mat2"),
     "addmm": _added_product,
+    "baddbmm": _added_products,
+    "mv": _matrix_product("vec"),
+    "dot": _matrix_product("tensor"),
+    **dict.fromkeys(("outer", "ger"), _outer),
+    "_weight_norm": _weight_norm,
+    "cdist": _distances,
     "einsum": _einsum,
     "scaled_dot_product_attention": _attention,
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution"), _convolution),
@@ -308,7 +368,7 @@ TABLE: Mapping[str, Translator] = {
     "upsample_nearest2d": _resized("nearest", 2),
     "upsample_bilinear2d": _resized("linear", 2),
     "upsample_bicubic2d": _resized("cubic", 2),
-    "batch_norm": _batch_norm,
+    **dict.fromkeys(("batch_norm", "_native_batch_norm_legit_no_training"), _batch_norm),
     "instance_norm": _instance_norm,
     "group_norm": _group_norm,
     "layer_norm": _layer_norm,

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tensorc_dsl.graph.aten.traced import Call, Name, Translator, Value
-from tensorc_dsl.graph.graph import Unsupported
 
 
 def _unary(op: str, **attributes: Any) -> Translator:
@@ -44,16 +43,113 @@ def _subtracted_from(c: Call) -> Value:
 
 
 def _divided(c: Call) -> Value:
-    mode = c.get("rounding_mode")
+    return _quotient(c, c.get("rounding_mode"))
+
+
+def _quotient(c: Call, mode: str | None) -> Value:
     dtype, (a, b) = c.same_type("self", "other")
     if mode is None and not dtype.is_floating_point:
         dtype = c.result.dtype
         a, b = c.cast(a, dtype), c.cast(b, dtype)
     if mode == "floor" and not dtype.is_floating_point:
-        raise Unsupported("a quotient of integers that is rounded down")
-    c.refuse_unless(mode != "trunc" or not dtype.is_floating_point, "a quotient that is rounded to 0")
+        return c.emit("Div", c.emit("Sub", a, c.emit("Mod", a, b)), b)
     made = c.emit("Div", a, b)
+    if mode == "trunc" and dtype.is_floating_point:
+        return _toward_zero(c, made)
     return c.emit("Floor", made) if mode == "floor" else made
+
+
+def _toward_zero(c: Call, x: Value) -> Value:
+    return c.emit("Mul", c.emit("Sign", x), c.emit("Floor", c.emit("Abs", x)))
+
+
+def _remainder(c: Call) -> Value:
+    """That of a quotient rounded down."""
+    dtype, (a, b) = c.same_type("self", "other")
+    if not dtype.is_floating_point:
+        return c.emit("Mod", a, b)
+    rest = c.emit("Mod", a, b, fmod=1)  # has the sign of a
+    zero = c.number(0, dtype)
+    wrong = c.emit("And", c.emit("Not", c.emit("Equal", rest, zero)),
+                   c.emit("Xor", c.emit("Less", rest, zero), c.emit("Less", b, zero)))  # fmt: skip
+    return c.emit("Where", wrong, c.emit("Add", rest, b), rest)
+
+
+def _fmod(c: Call) -> Value:
+    _, (a, b) = c.same_type("self", "other")
+    return c.emit("Mod", a, b, fmod=1)
+
+
+def _scaled_log(factor: float) -> Translator:
+    return lambda c: c.emit("Mul", c.emit("Log", c.typed("self")), c.number(factor, c.result.dtype))
+
+
+def _with_product(op: str) -> Translator:
+    """self + value * (tensor1 op tensor2)."""
+
+    def translate(c: Call) -> Value:
+        joined = c.emit(op, c.typed("tensor1"), c.typed("tensor2"))
+        if c.get("value", 1) != 1:
+            joined = c.emit("Mul", joined, c.number(c["value"], c.result.dtype))
+        return c.emit("Add", c.typed("self"), joined)
+
+    return translate
+
+
+def _between(c: Call) -> Value:
+    span = c.emit("Sub", c["end"], c["self"])
+    return c.emit("Add", c["self"], c.emit("Mul", span, c.cast(c["weight"], c.result.dtype)))
+
+
+def _is_finite(c: Call) -> Value:
+    x = c["self"]
+    if not c.metas["self"].meta["val"].dtype.is_floating_point:
+        return c.emit("Equal", x, x)
+    return c.emit("Not", c.emit("Or", c.emit("IsInf", x), c.emit("IsNaN", x)))
+
+
+def _is_close(c: Call) -> Value:
+    dtype, (a, b) = c.same_type("self", "other")
+    c.refuse_unless(dtype.is_floating_point and not c["equal_nan"], "of integers, or with NaN that are equal")
+    allowed = c.emit("Mul", c.emit("Abs", b), c.number(c["rtol"], dtype))
+    near = c.emit("LessOrEqual", c.emit("Abs", c.emit("Sub", a, b)), c.emit("Add", allowed, c.number(c["atol"], dtype)))
+    near = c.emit("And", near, c.emit("Not", c.emit("Or", c.emit("IsInf", a), c.emit("IsInf", b))))
+    return c.emit("Or", c.emit("Equal", a, b), near)
+
+
+def _above(c: Call) -> Value:
+    """What is above a threshold; else a value."""
+    x, dtype = c["self"], c.result.dtype
+    return c.emit("Where", c.emit("Greater", x, c.number(c["threshold"], dtype)), x, c.number(c["value"], dtype))
+
+
+def _angle(c: Call) -> Value:
+    """The angle of the point (other, self)."""
+    dtype, (y, x) = c.same_type("self", "other")
+    c.refuse_unless(dtype.is_floating_point, "angles of integers")
+    zero = c.number(0, dtype)
+    half, whole = c.number(np.pi / 2, dtype), c.number(np.pi, dtype)
+    signed = c.emit("Where", c.emit("Less", y, zero), c.emit("Neg", half), half)
+    turned = c.emit("Where", c.emit("Less", y, zero), c.emit("Neg", whole), whole)
+    inner = c.emit("Atan", c.emit("Div", y, x))
+    left = c.emit("Where", c.emit("Less", x, zero), c.emit("Add", inner, turned), inner)
+    upright = c.emit("Where", c.emit("Equal", y, zero), zero, signed)
+    return c.emit("Where", c.emit("Equal", x, zero), upright, left)
+
+
+def _numbers_for_nan(c: Call) -> Value:
+    """Other numbers in the place of NaN and infinities."""
+    x, dtype = c["self"], c.result.dtype
+    if not dtype.is_floating_point:
+        return x
+    most = float(c.graph.torch.finfo(dtype).max)
+    for condition, value in (
+        (c.emit("IsNaN", x), c.get("nan", 0.0)),
+        (c.emit("IsInf", x, detect_negative=0), c.get("posinf", most)),
+        (c.emit("IsInf", x, detect_positive=0), c.get("neginf", -most)),
+    ):
+        x = c.emit("Where", condition, c.number(value, dtype), x)
+    return x
 
 
 def _power(c: Call) -> Value:
@@ -96,7 +192,12 @@ def _clamped(low: str, high: str) -> Translator:
     def translate(c: Call) -> Value:
         dtype = c.result.dtype
         bounds = [None if c.get(n) is None else c.cast(c[n], dtype) for n in (low, high)]
-        return c.emit("Clip", c.typed("self"), *bounds)
+        if not any(isinstance(c.get(n), Name) for n in (low, high)):
+            return c.emit("Clip", c.typed("self"), *bounds)
+        x = c.typed("self")
+        for op, bound in zip(("Max", "Min"), bounds, strict=True):
+            x = x if bound is None else c.emit(op, x, bound)
+        return x
 
     return translate
 
@@ -111,8 +212,11 @@ def _elu(c: Call) -> Value:
 
 
 def _softplus(c: Call) -> Value:
-    c.refuse_unless(c.get("beta", 1) == 1, f"`beta` is {c.get('beta')}")
-    return c.emit("Softplus", c["self"])
+    beta = c.get("beta", 1)
+    if beta == 1:
+        return c.emit("Softplus", c["self"])
+    factor = c.number(beta, c.result.dtype)
+    return c.emit("Div", c.emit("Softplus", c.emit("Mul", c["self"], factor)), factor)
 
 
 def _prelu(c: Call) -> Value:
@@ -145,12 +249,18 @@ def _converted(c: Call) -> Value:
     return c.typed("self" if "self" in c.given else "input")
 
 
+def _copied(c: Call) -> Value:
+    """What is written into a tensor, in its shape."""
+    return c.emit("Expand", c.typed("src"), c.ints(*c.result_shape))
+
+
 def _full_like(value: float | None) -> Translator:
     def translate(c: Call) -> Value:
-        content = c["fill_value"] if value is None else value
+        content = c.get("fill_value", c.get("value")) if value is None else value
         dtype = str(c.result.dtype).removeprefix("torch.")
         c.graph.dtype(c.result.dtype)
-        c.refuse_unless(not isinstance(content, Name), "a value that is computed")
+        if isinstance(content, Name):
+            return c.emit("Expand", c.cast(content, c.result.dtype), c.ints(*c.result_shape))
         return c.graph.constant(np.full(c.result_shape, content, np.dtype(dtype)))
 
     return translate
@@ -168,7 +278,8 @@ TABLE: Mapping[str, Translator] = {
             "selu": "Selu", "erf": "Erf", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "reciprocal": "Reciprocal",
             "abs": "Abs", "neg": "Neg", "sin": "Sin", "cos": "Cos", "tan": "Tan", "floor": "Floor", "ceil": "Ceil",
             "round": "Round", "sign": "Sign", "isnan": "IsNaN", "isinf": "IsInf", "softsign": "Softsign",
-            "logical_not": "Not",
+            "logical_not": "Not", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
+            "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh",
         }.items()
     },
     "hardsigmoid": _unary("HardSigmoid", alpha=1 / 6, beta=0.5),
@@ -184,11 +295,33 @@ TABLE: Mapping[str, Translator] = {
     "softplus": _softplus,
     "prelu": _prelu,
     "rsqrt": _rsqrt,
+    "log1p": lambda c: c.emit("Log", c.emit("Add", c.typed("self"), c.number(1, c.result.dtype))),
+    "expm1": lambda c: c.emit("Sub", c.emit("Exp", c.typed("self")), c.number(1, c.result.dtype)),
+    "erfc": lambda c: c.emit("Sub", c.number(1, c.result.dtype), c.emit("Erf", c.typed("self"))),
+    "exp2": lambda c: c.emit("Exp", c.emit("Mul", c.typed("self"), c.number(np.log(2), c.result.dtype))),
+    "log2": _scaled_log(1 / np.log(2)),
+    "log10": _scaled_log(1 / np.log(10)),
+    "log_sigmoid": lambda c: c.emit("Neg", c.emit("Softplus", c.emit("Neg", c["self"]))),
+    "softshrink": lambda c: c.emit("Shrink", c["self"], lambd=float(c["lambd"]), bias=float(c["lambd"])),
+    "hardshrink": lambda c: c.emit("Shrink", c["self"], lambd=float(c["lambd"]), bias=0.0),
+    "threshold": _above,
+    **dict.fromkeys(("trunc", "fix"), lambda c: _toward_zero(c, c["self"])),
+    "frac": lambda c: c.emit("Sub", c["self"], _toward_zero(c, c["self"])),
+    "isfinite": _is_finite,
+    "isclose": _is_close,
+    "atan2": _angle,
+    "nan_to_num": _numbers_for_nan,
     "square": lambda c: c.emit("Mul", c["self"], c["self"]),
     "glu": _glu,
     "add": binary("Add"),
     "sub": binary("Sub"),
     "mul": binary("Mul"),
+    "remainder": _remainder,
+    "fmod": _fmod,
+    "floor_divide": lambda c: _quotient(c, "floor"),
+    "addcmul": _with_product("Mul"),
+    "addcdiv": _with_product("Div"),
+    "lerp": _between,
     "rsub": _subtracted_from,
     "div": _divided,
     "pow": _power,
@@ -210,8 +343,10 @@ TABLE: Mapping[str, Translator] = {
     "where": _where,
     "masked_fill": _masked_fill,
     **dict.fromkeys(("to", "type_as", "_to_copy"), _converted),
+    "copy": _copied,
     **dict.fromkeys(("zeros_like", "new_zeros"), _full_like(0.0)),
     **dict.fromkeys(("ones_like", "new_ones"), _full_like(1.0)),
-    **dict.fromkeys(("full_like", "new_full"), _full_like(None)),
+    **dict.fromkeys(("full_like", "new_full", "fill"), _full_like(None)),
+    "zero": _full_like(0.0),
 }  # fmt: skip
 """How operators of PyTorch are translated, by their names without overloads."""

@@ -1,0 +1,308 @@
+"""Operators of PyTorch that read or write elements at places that tensors name, or in windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tensorc_dsl.graph.aten.traced import Call, Name, Torch, Translator, Value
+from tensorc_dsl.graph.graph import Unsupported
+
+# --- several indices ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Indices of some axes of `self`, which stand in front of the others in the order `axes`.
+
+    In a result the dimensions `shape` of the indices are where the first axis was if the axes are adjacent, else in front.
+    """
+
+    call: Call
+    indices: Name
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    @property
+    def order(self) -> list[int]:
+        """All axes, the indexed ones in front."""
+        return [*self.axes, *(a for a in range(self.call.rank("self")) if a not in self.axes)]
+
+    @property
+    def before(self) -> int:
+        """The dimensions of a result in front of those of the indices."""
+        first = self.axes[0]
+        return first if self.axes == tuple(range(first, first + len(self.axes))) else 0
+
+    @property
+    def turned(self) -> list[int]:
+        """For each dimension of a result that dimension of what is gathered with the indices in front."""
+        count, rest = len(self.shape), self.call.rank("self") - len(self.axes)
+        at = [count + k for k in range(rest)]
+        return [*at[: self.before], *range(count), *at[self.before :]]
+
+
+def _places(c: Call) -> _Places:
+    """The indices of a call; masks have to be constant. Raises Unsupported."""
+    axes: list[int] = []
+    parts: list[tuple[Name, tuple[int, ...]]] = []
+    axis = 0
+    for index, meta in zip(c["indices"], c.metas["indices"], strict=True):
+        if index is None:
+            axis += 1
+            continue
+        value = meta.meta["val"]
+        if value.dtype in (c.graph.torch.bool, c.graph.torch.uint8):
+            mask = c.graph.constants.get(index)
+            c.refuse_unless(mask is not None, "a mask that is computed, so that the size of its result depends on data")
+            parts += [(c.ints(*at.tolist()), at.shape) for at in np.nonzero(np.asarray(mask))]
+        else:
+            parts.append((index, tuple(int(n) for n in value.shape)))
+        axes += range(axis, axis + len(parts) - len(axes))
+        axis = axes[-1] + 1
+    shape = np.broadcast_shapes(*(s for _, s in parts))
+    wide = [c.emit("Expand", c.cast(i, c.graph.torch.int64), c.ints(*shape)) for i, _ in parts]
+    columns = [c.emit("Unsqueeze", i, c.ints(-1)) for i in wide]
+    return _Places(c, c.emit("Concat", *columns, axis=-1), shape, tuple(axes))
+
+
+def _indexed(c: Call) -> Value:
+    given = [(k, i) for k, i in enumerate(c["indices"]) if i is not None]
+    kinds = [i.meta["val"].dtype for i in c.metas["indices"] if i is not None]
+    if len(given) == 1 and kinds[0] not in (c.graph.torch.bool, c.graph.torch.uint8):
+        ((axis, index),) = given
+        return c.emit("Gather", c["self"], index, axis=axis)
+    at = _places(c)
+    made = c.emit("GatherND", c.emit("Transpose", c["self"], perm=at.order), at.indices)
+    return c.emit("Transpose", made, perm=at.turned)
+
+
+def _put(c: Call) -> Value:
+    """A copy with values at the places of indices, or with one value where a mask is true."""
+    (first, *others), (meta, *_) = c["indices"], c.metas["indices"]
+    if not others and meta is not None and meta.meta["val"].dtype == c.graph.torch.bool and not c["accumulate"]:
+        if prod(c.shape("values")) == 1:
+            mask = c.reshaped(first, (*meta.meta["val"].shape, *[1] * (c.rank("self") - meta.meta["val"].ndim)))
+            return c.emit("Where", mask, c.reshaped(c.typed("values"), ()), c["self"])
+    at = _places(c)
+    rest = [c.shape("self")[a] for a in at.order[len(at.axes) :]]
+    whole = [*rest[: at.before], *at.shape, *rest[at.before :]]
+    values = c.emit("Transpose", c.emit("Expand", c.typed("values"), c.ints(*whole)), perm=_inverse(at.turned))
+    how = "add" if c["accumulate"] else "none"
+    made = c.emit("ScatterND", c.emit("Transpose", c["self"], perm=at.order), at.indices, values, reduction=how)
+    return c.emit("Transpose", made, perm=_inverse(at.order))
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    return [order.index(k) for k in range(len(order))]
+
+
+# --- along one axis ----------------------------------------------------------------------------------------------------
+
+_JOINS: Mapping[str, str] = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
+
+
+def _scattered(join: str) -> Translator:
+    """A copy with values at places along an axis; elements of `src` behind the indices are not read."""
+
+    def translate(c: Call) -> Value:
+        how = c.get("reduce", join)
+        c.refuse_unless(how == "none" or how in _JOINS, f"updates that are joined by `{how}`")
+        c.refuse_unless(bool(c.get("include_self", True)), "updates without what was there")
+        shape = c.shape("index")
+        if "value" in c.given:
+            updates = c.emit("Expand", c.typed("value"), c.ints(*shape))
+        else:
+            rank = len(shape)
+            updates = c.emit("Slice", c.typed("src"), c.ints(*[0] * rank), c.ints(*shape), c.ints(*range(rank)))
+        return c.emit(
+            "ScatterElements", c["self"], c["index"], updates, axis=c.axis(), reduction=_JOINS.get(how, "none")
+        )
+
+    return translate
+
+
+def _lines(join: str) -> Translator:
+    """A copy with whole lines at the places of an index."""
+
+    def translate(c: Call) -> Value:
+        axis, shape = c.axis(), c.shape("source")
+        source = c.typed("source")
+        if c.get("alpha", 1) != 1:
+            source = c.emit("Mul", source, c.number(c["alpha"], c.result.dtype))
+        row = [n if k == axis else 1 for k, n in enumerate(shape)]
+        index = c.emit("Expand", c.reshaped(c["index"], row), c.ints(*shape))
+        return c.emit("ScatterElements", c["self"], index, source, axis=axis, reduction=join)
+
+    return translate
+
+
+def _replaced(c: Call) -> Value:
+    """A copy with a slice, or one element of an axis, replaced."""
+    axis, shape = c.axis(), c.shape("self")
+    size = shape[axis]
+    source = c.typed("src")
+    if "index" in c.given:
+        start = int(c["index"]) % size
+        end, step, source = start + 1, 1, c.emit("Unsqueeze", source, c.ints(axis))
+    else:
+        start, end, step = slice(c.get("start", 0), c.get("end"), int(c.get("step", 1))).indices(size)
+    at = np.arange(start, end, step).reshape([-1 if k == axis else 1 for k in range(len(shape))])
+    wide = [n if k != axis else at.size for k, n in enumerate(shape)]
+    index = c.graph.constant(np.ascontiguousarray(np.broadcast_to(at, wide)).astype(np.int64))
+    return c.emit("ScatterElements", c["self"], index, source, axis=axis)
+
+
+def _reversed(c: Call) -> Value:
+    dims = [int(d) % c.rank("self") for d in c["dims"]]
+    if not dims:
+        return c["self"]
+    back, least = c.ints(*[-1] * len(dims)), int(np.iinfo(np.int64).min)
+    return c.emit("Slice", c["self"], back, c.ints(*[least] * len(dims)), c.ints(*dims), back)
+
+
+def _sorted(positions: bool) -> Translator:
+    def translate(c: Call) -> Value:
+        axis = c.axis()
+        if not c.rank("self"):
+            raise Unsupported("a single value")
+        made = c.graph.emit(
+            "TopK", [c["self"], c.ints(c.shape("self")[axis])], 2, axis=axis, largest=int(c["descending"])
+        )
+        return made[1] if positions else tuple(made)
+
+    return translate
+
+
+def _interleaved(c: Call) -> Value:
+    """Each element several times in a row."""
+    repeats = c["repeats"]
+    c.refuse_unless(isinstance(repeats, int), "numbers of repeats that are computed")
+    x, shape = c["self"], c.shape("self")
+    if c.get("dim") is None:
+        x, shape = c.reshaped(x, (-1,)), (prod(shape),)
+    axis = int(c.get("dim", 0)) % len(shape)
+    wide = (*shape[: axis + 1], repeats, *shape[axis + 1 :])
+    return c.reshaped(c.emit("Expand", c.emit("Unsqueeze", x, c.ints(axis + 1)), c.ints(*wide)), c.result_shape)
+
+
+def _diagonal(c: Call) -> Value:
+    rank, offset = c.rank("self"), int(c.get("offset", 0))
+    first, second = (int(c.get(n, k)) % rank for k, n in enumerate(("dim1", "dim2")))
+    rest = [a for a in range(rank) if a not in (first, second)]
+    rows = np.arange(c.result_shape[-1]) + max(0, -offset)
+    at = c.graph.constant(np.stack([rows, rows + offset], -1).astype(np.int64))
+    made = c.emit("GatherND", c.emit("Transpose", c["self"], perm=[first, second, *rest]), at)
+    return c.emit("Transpose", made, perm=[*range(1, rank - 1), 0])
+
+
+# --- windows -----------------------------------------------------------------------------------------------------------
+
+
+def _windowed(c: Call) -> Value:
+    """Windows along an axis, whose elements become the last one."""
+    axis, rank = int(c["dimension"]) % c.rank("self"), c.rank("self")
+    starts = np.arange(c.result_shape[axis]) * int(c["step"])
+    at = c.graph.constant((starts[:, None] + np.arange(int(c["size"]))).astype(np.int64))
+    made = c.emit("Gather", c["self"], at, axis=axis)
+    return c.emit("Transpose", made, perm=[*(a for a in range(rank + 1) if a != axis + 1), axis + 1])
+
+
+def _columns(c: Call) -> Value:
+    """The windows of an image as columns."""
+    x, shape = c["self"], c.shape("self")
+    if len(shape) == 3:
+        x, shape = c.emit("Unsqueeze", x, c.ints(0)), (1, *shape)
+    kernel, dilation, padding, stride = (_pair(c[n]) for n in ("kernel_size", "dilation", "padding", "stride"))
+    x = c.emit("Pad", x, c.ints(0, 0, *padding, 0, 0, *padding))
+    counts: list[int] = []
+    for k in range(2):
+        count = (shape[2 + k] + 2 * padding[k] - dilation[k] * (kernel[k] - 1) - 1) // stride[k] + 1
+        at = np.arange(kernel[k])[:, None] * dilation[k] + np.arange(count) * stride[k]
+        x = c.emit("Gather", x, c.graph.constant(at.astype(np.int64)), axis=2 + 2 * k)
+        counts.append(count)
+    return c.reshaped(c.emit("Transpose", x, perm=[0, 1, 2, 4, 3, 5]), c.result_shape)
+
+
+def _image_of_columns(c: Call) -> Value:
+    x, rank = c["self"], c.rank("self")
+    if rank == 2:
+        x = c.emit("Unsqueeze", x, c.ints(0))
+    padding = _pair(c["padding"])
+    made = c.emit("Col2Im", x, c.ints(*_pair(c["output_size"])), c.ints(*_pair(c["kernel_size"])),
+                  dilations=_pair(c["dilation"]), pads=[*padding, *padding], strides=_pair(c["stride"]))  # fmt: skip
+    return c.reshaped(made, c.result_shape)
+
+
+def _pair(value: Sequence[Any]) -> list[int]:
+    values = [int(v) for v in value]
+    return values * 2 if len(values) == 1 else values
+
+
+def _sampled(c: Call) -> Value:
+    mode = ("linear", "nearest", "cubic")[int(c["interpolation_mode"])]
+    padding = ("zeros", "border", "reflection")[int(c["padding_mode"])]
+    corners = int(bool(c["align_corners"]))
+    return c.emit("GridSample", c["input"], c["grid"], mode=mode, padding_mode=padding, align_corners=corners)
+
+
+def _affine_grid(c: Call) -> Value:
+    """The places that affine maps of an image of [-1, 1]² read."""
+    sizes = [int(n) for n in c["size"]]
+    c.refuse_unless(len(sizes) == 4, "a grid of a volume")
+    ends = [
+        np.linspace(-1, 1, n) if c["align_corners"] and n > 1 else (2 * np.arange(n) + 1) / n - 1 for n in sizes[2:]
+    ]
+    y, x = np.meshgrid(*ends, indexing="ij")
+    base = np.stack([x, y, np.ones_like(x)], -1).reshape(1, -1, 3)
+    dtype = np.dtype(str(c.result.dtype).removeprefix("torch."))
+    made = c.emit("MatMul", c.graph.constant(base.astype(dtype)), c.emit("Transpose", c["theta"], perm=[0, 2, 1]))
+    return c.reshaped(made, c.result_shape)
+
+
+# --- numbers of classes ------------------------------------------------------------------------------------------------
+
+
+def _one_hot(c: Call) -> Value:
+    count = int(c.get("num_classes", -1))
+    c.refuse_unless(count >= 0, "a number of classes that depends on data")
+    return c.emit("OneHot", c["self"], c.ints(count), c.ints(0, 1), axis=-1)
+
+
+def _bucketed(c: Call) -> Value:
+    """How many boundaries are below each element, or not above it."""
+    c.refuse_unless("boundaries" in c.given and hasattr(c.metas["self"], "meta"), "a single value")
+    torch: Torch = c.graph.torch
+    dtype = torch.result_type(c.metas["self"].meta["val"], c.metas["boundaries"].meta["val"])
+    x = c.emit("Unsqueeze", c.cast(c["self"], dtype), c.ints(-1))
+    passed = c.emit("LessOrEqual" if c["right"] else "Less", c.cast(c["boundaries"], dtype), x)
+    return c.emit("ReduceSum", c.cast(passed, c.result.dtype), axes=[-1], keepdims=0)
+
+
+TABLE: Mapping[str, Translator] = {
+    **dict.fromkeys(("index", "_unsafe_index"), _indexed),
+    **dict.fromkeys(("index_put", "_unsafe_index_put"), _put),
+    "scatter": _scattered("none"),
+    "scatter_add": _scattered("sum"),
+    "scatter_reduce": _scattered("none"),
+    "index_add": _lines("add"),
+    "index_copy": _lines("none"),
+    **dict.fromkeys(("slice_scatter", "select_scatter"), _replaced),
+    "flip": _reversed,
+    "sort": _sorted(False),
+    "argsort": _sorted(True),
+    "repeat_interleave": _interleaved,
+    "diagonal": _diagonal,
+    "unfold": _windowed,
+    "im2col": _columns,
+    "col2im": _image_of_columns,
+    "grid_sampler": _sampled,
+    "affine_grid_generator": _affine_grid,
+    "one_hot": _one_hot,
+    "bucketize": _bucketed,
+}
+"""How operators of PyTorch are translated, by their names without overloads."""
