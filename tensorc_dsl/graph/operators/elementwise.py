@@ -364,8 +364,8 @@ def _identity(site: Site) -> Lowered:
 
 
 def _dropout(site: Site) -> Lowered:
-    training = site.constant(2, "training_mode")
-    if training is not None and training.any():
+    training, ratio = site.constant(2, "training_mode"), site.constant(1, "ratio")
+    if training is not None and training.any() and (ratio is None or ratio.any()):
         raise Unsupported("training")
     if not site.wants(1):
         return _identity(site)

@@ -166,11 +166,15 @@ def _resize(site: Site) -> Lowered:
             source[a] = (
                 f"clamp({place(site.table(f'T{names[a]}', elements.astype(np.int32)), [names[a], tap])}, 0, {x.shape[a] - 1})"
             )
-            dtype = np.float32 if x.dtype == "f32" else np.float64
+            dtype = np.float64 if x.dtype == "f64" else np.float32
             weights.append(place(site.table(f"W{names[a]}", factors.astype(dtype)), [names[a], tap]))
     value = place("X", source)
     if weights:
+        if not x.type.is_float:
+            value = f"f32({value})"
         value = f"sum[{', '.join(taps)}] {value} * {' * '.join(weights)}"
+        if not x.type.is_float:  # what is behind the point is cut off, as in ONNX Runtime
+            value = f"saturate({x.dtype}, {value})"
     if inside:
         fill = literal(np.float32(site.attribute("extrapolation_value", 0.0)), x.dtype)
         value = f"({value}) if {' and '.join(inside)} else {fill}"
