@@ -39,7 +39,7 @@ class Growing:
     def dtype(self, dtype: Torch) -> str:
         """The name in the language of an element type. Raises Unsupported."""
         name = str(dtype).removeprefix("torch.")
-        if name not in DTYPES:
+        if name not in DTYPES or name == "bfloat16":  # tensors of it are no arrays of NumPy
             raise Unsupported(f"elements of type {name}")
         return DTYPES[name]
 
