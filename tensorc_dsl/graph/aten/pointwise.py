@@ -84,6 +84,23 @@ def _scaled_log(factor: float) -> Translator:
     return lambda c: c.emit("Mul", c.emit("Log", c.typed("self")), c.number(factor, c.result.dtype))
 
 
+def _log_beside_one(c: Call) -> Value:
+    """log(1 + x), with the digits of an x that 1 + x loses (Kahan, in the HP-15C Advanced Functions Handbook, 1982)."""
+    x, one = c.typed("self"), c.number(1, c.result.dtype)
+    u = c.emit("Add", x, one)
+    made = c.emit("Mul", c.emit("Log", u), c.emit("Div", x, c.emit("Sub", u, one)))
+    return c.emit("Where", c.emit("Or", c.emit("Equal", u, one), c.emit("IsInf", u)), x, made)
+
+
+def _exponential_beside_one(c: Call) -> Value:
+    """exp(x) - 1, with the digits that the difference loses near 0, as above."""
+    x, one = c.typed("self"), c.number(1, c.result.dtype)
+    u = c.emit("Exp", x)
+    less = c.emit("Sub", u, one)
+    near = c.emit("Where", c.emit("Equal", u, one), x, c.emit("Mul", less, c.emit("Div", x, c.emit("Log", u))))
+    return c.emit("Where", c.emit("Less", c.emit("Abs", x), one), near, less)
+
+
 def _with_product(op: str) -> Translator:
     """self + value * (tensor1 op tensor2)."""
 
@@ -295,8 +312,8 @@ TABLE: Mapping[str, Translator] = {
     "softplus": _softplus,
     "prelu": _prelu,
     "rsqrt": _rsqrt,
-    "log1p": lambda c: c.emit("Log", c.emit("Add", c.typed("self"), c.number(1, c.result.dtype))),
-    "expm1": lambda c: c.emit("Sub", c.emit("Exp", c.typed("self")), c.number(1, c.result.dtype)),
+    "log1p": _log_beside_one,
+    "expm1": _exponential_beside_one,
     "erfc": lambda c: c.emit("Sub", c.number(1, c.result.dtype), c.emit("Erf", c.typed("self"))),
     "exp2": lambda c: c.emit("Exp", c.emit("Mul", c.typed("self"), c.number(np.log(2), c.result.dtype))),
     "log2": _scaled_log(1 / np.log(2)),
