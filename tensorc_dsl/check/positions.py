@@ -561,7 +561,7 @@ class Remembered(Memory):
         return found
 
     def begin(self, items: Iterable[t.Item], names: Names) -> None:
-        before, now = self._meanings, _meanings(names)
+        before, now = self._meanings, _items_by_name(names)
         changed = {n for n in before.keys() | now.keys() if not _same(before.get(n, ()), now.get(n, ()))}
         renamed = before.keys() != now.keys()
         old, self.entries, self._meanings = self.entries, {}, now
@@ -599,7 +599,7 @@ def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
     return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
 
 
-def _meanings(names: Names) -> _Meanings:
+def _items_by_name(names: Names) -> _Meanings:
     """The items that each name stands for."""
     out: dict[str, list[object]] = {}
     for table in (

@@ -183,7 +183,7 @@ def reducer_of(defn: tree.ReducerDef, dtypes: Sequence[DType]) -> Declared:
             raise Invalid(NOT_CONSTANT(start.span, reducer=defn.name))
         builder.same_type(first.dtype, t, start, f"{which}the identity of `{defn.name}`")
         identity.append(first)
-    order = _order(defn, results)
+    order = _store_order(defn, results)
 
     def ordered(items: Sequence[T]) -> tuple[T, ...]:
         return tuple(items[k] for k in order)
@@ -192,7 +192,7 @@ def reducer_of(defn: tree.ReducerDef, dtypes: Sequence[DType]) -> Declared:
     return Declared(Combiner(str(defn.name), before, following, ordered(results), ordered(identity)), order)
 
 
-def _order(defn: tree.ReducerDef, results: Sequence[ir.Expr]) -> tuple[int, ...]:
+def _store_order(defn: tree.ReducerDef, results: Sequence[ir.Expr]) -> tuple[int, ...]:
     """An order in which the values can be stored: each when no other that is left reads its old one. Raises Invalid."""
     reads = [{x.buffer for x in ir.loads(e)} for e in results]
     left, out = [*range(len(results))], list[int]()

@@ -35,7 +35,7 @@ from tensorc_dsl.ir.dtypes import (
     holds_value,
     largest_finite,
     limits,
-    wrapped,
+    wrapped_integer,
 )
 from tensorc_dsl.ir.maths import MATHS, Takes
 from tensorc_dsl.ir.print import format_expr
@@ -403,7 +403,7 @@ class ValueBuilder(IndexBuilder):
                 if t == INDEX:
                     return ir.sub(ir.ZERO, x)
                 if isinstance(x, ir.Const):
-                    return ir.Const(-x.value if t.is_float else wrapped(-int(x.value), t), t)
+                    return ir.Const(-x.value if t.is_float else wrapped_integer(-int(x.value), t), t)
                 return ir.Binary("*", ir.Const(-1.0, t), x) if t.is_float else ir.Binary("-", ir.Const(0, t), x)
             case tree.BinaryExpr():
                 return self._binary(e, want)

@@ -136,7 +136,7 @@ def consecutive(t: DType) -> int:
     return 2 ** _FORMATS[t.name][0]
 
 
-def wrapped(n: int, t: DType) -> int:
+def wrapped_integer(n: int, t: DType) -> int:
     """The value of an integer type that is `n` modulo its width."""
     low, _ = limits(t)
     return (n - low) % 2**t.bits + low

@@ -111,15 +111,15 @@ def is_described(scope: str) -> bool:
 
 def is_tma(i: Intrinsic) -> bool:
     """Whether an instruction moves a tile of an array, of which it gets a tensor map: a scope that begins with `global.`."""
-    return any(_is_array(b) for b in i.operands)
+    return any(_is_described_global(b) for b in i.operands)
 
 
 def is_tma_store(i: Intrinsic) -> bool:
     """Whether an instruction stores a tile of an array from shared memory, by a tensor map of the array."""
-    return any(_is_array(b) and b.name == i.store.buffer for b in i.operands)
+    return any(_is_described_global(b) and b.name == i.store.buffer for b in i.operands)
 
 
-def _is_array(b: Buffer) -> bool:
+def _is_described_global(b: Buffer) -> bool:
     return is_described(b.scope) and b.scope.partition(".")[0] == "global"
 
 

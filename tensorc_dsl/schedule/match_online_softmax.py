@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import replace as dataclasses_replace
 
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
@@ -21,7 +20,6 @@ from tensorc_dsl.ir.expr import (
     children,
     dims_in,
     dtype_of,
-    floormod,
     free_vars,
     index,
     loads,
@@ -41,19 +39,17 @@ from tensorc_dsl.ir.program import (
     Program,
     Stmt,
     Store,
-    blocks,
     fresh,
     replace_stmt,
     used_names,
     walk,
 )
 from tensorc_dsl.ir.reductions import Fold, FoldOp, identity
-from tensorc_dsl.proof.sets.accesses import touched
 from tensorc_dsl.proof.sets.linear_forms import Context, Linear, difference, to_expr
 from tensorc_dsl.proof.sets.reductions import Exponential, Extreme, NotApart, exponential, homogeneous, parts_of
 from tensorc_dsl.proof.sets.simplify import conjuncts, iter_ranges, simplify
 from tensorc_dsl.schedule.motion import is_param, positions, writers
-from tensorc_dsl.schedule.nests import map_accesses, nest_over, replace_buffer
+from tensorc_dsl.schedule.nests import nest_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,29 +462,3 @@ class _Padded:
         value = Select(inside, Load(name, at, made.dtype), identity("+", made.dtype))
         box = [(ZERO, e) for e in made.shape]
         return nest_over(Block(made.name, iters, (Store(made.name, at, value),)), box, (), self._used)
-
-
-# Keeps a part of a buffer: the subscripts of one dimension wrap around, so that new elements take the places of old ones.
-
-
-def wrapped(program: Program, buffer: Buffer, axis: int, size: int) -> Program:
-    """The program in which the dimension has `size` places, and all subscripts of it are taken modulo that."""
-    for b in blocks(program):
-        if buffer.name in touched(b):
-            ranges = iter_ranges(b.iters)
-
-            def at(indices: tuple[Expr, ...], ranges: Mapping[str, tuple[int | None, int | None]] = ranges):
-                place = simplify(floormod(indices[axis], index(size)), ranges)
-                return buffer.name, (*indices[:axis], place, *indices[axis + 1 :])
-
-            program = replace_stmt(program, b.name, (map_accesses(b, buffer.name, at),))
-    shape = (*buffer.shape[:axis], index(size), *buffer.shape[axis + 1 :])
-    return replace_buffer(program, buffer.name, (dataclasses_replace(buffer, shape=shape),))
-
-
-def computes_the_same(program: Program, result: Program) -> bool:
-    """Whether it is proved that both give the same results: no element is read after another one took its place."""
-    # The validator loads isl and NumPy, which a check of a file does without.
-    from tensorc_dsl.proof.equivalence.validate import proves
-
-    return proves(program, result)

@@ -18,7 +18,9 @@ from tensorc_dsl.ir.expr import (
     add,
     conjunction,
     constant,
+    floormod,
     free_vars,
+    index,
     rewrite_expr,
     substitute,
 )
@@ -42,9 +44,9 @@ from tensorc_dsl.ir.program import (
     replace_stmt,
     with_body,
 )
-from tensorc_dsl.proof.sets.accesses import home
+from tensorc_dsl.proof.sets.accesses import home, touched
 from tensorc_dsl.proof.sets.linear_forms import Interval
-from tensorc_dsl.proof.sets.simplify import extent_ranges, prove, simplify, simplify_where
+from tensorc_dsl.proof.sets.simplify import extent_ranges, iter_ranges, prove, simplify, simplify_where
 from tensorc_dsl.schedule.step import BlockRef, BufferRef, LoopRef, NodeRef, ScheduleRefusal, refusal
 
 
@@ -433,3 +435,26 @@ def _without_dead_init(stmts: tuple[Stmt, ...], around: tuple[For, ...]) -> tupl
         dead = first is not None and prove(first, extent_ranges(around)) is False
         out.append(replace_fields(s, init=()) if dead else s)
     return tuple(out)
+
+
+def dimension_modulo(program: Program, buffer: Buffer, axis: int, size: int) -> Program:
+    """The program in which the dimension has `size` places, and all subscripts of it are taken modulo that."""
+    for b in blocks(program):
+        if buffer.name in touched(b):
+            ranges = iter_ranges(b.iters)
+
+            def at(indices: tuple[Expr, ...], ranges: Mapping[str, tuple[int | None, int | None]] = ranges):
+                place = simplify(floormod(indices[axis], index(size)), ranges)
+                return buffer.name, (*indices[:axis], place, *indices[axis + 1 :])
+
+            program = replace_stmt(program, b.name, (map_accesses(b, buffer.name, at),))
+    shape = (*buffer.shape[:axis], index(size), *buffer.shape[axis + 1 :])
+    return replace_buffer(program, buffer.name, (replace_fields(buffer, shape=shape),))
+
+
+def computes_the_same(program: Program, result: Program) -> bool:
+    """Whether it is proved that both give the same results: no element is read after another one took its place."""
+    # The validator loads isl and NumPy, which a check of a file does without.
+    from tensorc_dsl.proof.equivalence.validate import proves
+
+    return proves(program, result)

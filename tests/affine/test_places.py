@@ -12,7 +12,7 @@ from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.proof.sets.dependence import keeps_places
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.schedule.match_online_softmax import wrapped
+from tensorc_dsl.schedule.nests import dimension_modulo
 from tests.programs import random_inputs
 
 STEPS, ROWS = 7, 5
@@ -63,7 +63,7 @@ def test_what_is_kept_is_what_is_read(reach: int) -> None:
         before = scan(back, loops, read, falls, reach)
         buffer = before.buffer("S")
         inputs = random_inputs(before)
-        after = wrapped(before, buffer, 0, size)
+        after = dimension_modulo(before, buffer, 0, size)
         right = np.array_equal(interpret(before, inputs)["B"], interpret(after, inputs)["B"])
         kept = keeps_places(before, buffer, 0, size)
         # Where it computes the same and is not accepted, rows or a number of steps make it so by chance.

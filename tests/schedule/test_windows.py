@@ -19,7 +19,7 @@ from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.proof.equivalence.validate import Valid, validate
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.schedule.match_online_softmax import wrapped
+from tensorc_dsl.schedule.nests import dimension_modulo
 from tensorc_dsl.schedule.primitives.compute_at import compute_at
 from tensorc_dsl.schedule.primitives.rolling_buffer import rolling_buffer
 from tensorc_dsl.schedule.primitives.split import split
@@ -169,6 +169,8 @@ def test_too_few_places_are_not_proved(step: tuple[int, int], monkeypatch: pytes
     placed = compute_at(before, BlockRef("A"), LoopRef("k")).program
     right = rolling_buffer(placed, BlockRef("A"), LoopRef("k")).program
     assert isinstance(validate(before, right), Valid)
-    monkeypatch.setattr(rolling_buffer_module, "wrapped", lambda p, b, axis, size: wrapped(p, b, axis, size - 1))
+    monkeypatch.setattr(
+        rolling_buffer_module, "dimension_modulo", lambda p, b, axis, size: dimension_modulo(p, b, axis, size - 1)
+    )
     wrong = rolling_buffer(replace(placed, name="faulty"), BlockRef("A"), LoopRef("k")).program
     assert not isinstance(validate(before, wrong), Valid)

@@ -594,7 +594,7 @@ def assembly_faults(i: Intrinsic, code: str, span: Span) -> Iterator[Diagnostic]
     if len(found) == len(used) == len(operands):
         warps = {name: x for name, x in found.items() if isinstance(x, Held) and len(x.elements) < GROUP}
         if len(warps) == len(found):
-            yield from _meanings(i, lines, warps, span)
+            yield from _other_mma_meanings(i, lines, warps, span)
         else:
             known = tma_difference if is_tma(i) else wgmma_difference
             other = known(i, [_plain(x) for x in lines if x.opcode], found)
@@ -608,7 +608,9 @@ def _plain(line: Line) -> str:
     return f"{line.opcode} {''.join(rest)}".strip()
 
 
-def _meanings(i: Intrinsic, lines: tuple[Line, ...], found: dict[str, Held], span: Span) -> Iterator[Diagnostic]:
+def _other_mma_meanings(
+    i: Intrinsic, lines: tuple[Line, ...], found: dict[str, Held], span: Span
+) -> Iterator[Diagnostic]:
     for line in lines:
         operands = _groups(line, found)
         other = None if operands is None else mma_difference(i, line.opcode, operands)

@@ -150,7 +150,7 @@ def roofs_of(tasks: Mapping[str, Task]) -> dict[str, Roof]:
 
 
 @problem("E0944", "`{runtime}` is not installed", help="`pip install {runtime}`")
-def NO_RUNTIME(*, runtime: str) -> None: ...
+def NO_MODEL_RUNTIME(*, runtime: str) -> None: ...
 @problem(
     "E0944",
     "{runtime} cannot run `{path}`: {why}",
@@ -272,7 +272,7 @@ def _required(runtime: str) -> Any:
     try:
         return import_module(runtime)
     except ImportError:
-        raise TschedError(NO_RUNTIME(None, runtime=runtime)) from None
+        raise TschedError(NO_MODEL_RUNTIME(None, runtime=runtime)) from None
 
 
 def _fed(path: Path, found: list[str], inputs: Mapping[str, Array], values: Mapping[str, Any]) -> dict[str, Array]:

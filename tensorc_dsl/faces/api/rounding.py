@@ -18,7 +18,7 @@ OWN = "the compute's own order"
 """What a schedule is compared with if no other one is named."""
 
 
-def bits_report(task: TaskData, trace: Trace, of: Trace | None = None) -> Valid | Unproved:
+def verify_task_bits(task: TaskData, trace: Trace, of: Trace | None = None) -> Valid | Unproved:
     """Whether the schedule gives the bits of another one, or of the compute's own order; if that is not proved, with the
     first step of each that is not proved to keep the bits that it found."""
     one = in_order(task.program) if of is None else in_order_if_lowered_so(of.program, task.target)
@@ -44,7 +44,7 @@ def first_change(task: TaskData, trace: Trace) -> Note | None:
     return None
 
 
-def rows_report(task: TaskData, trace: Trace, dim: str) -> Valid | Unproved:
+def verify_task_rows(task: TaskData, trace: Trace, dim: str) -> Valid | Unproved:
     """Whether each row of the results of a schedule has the same bits for every size of the open dimension `dim`."""
     program = in_order_if_lowered_so(trace.program, task.target)
     return same_rows(program, program, dim)

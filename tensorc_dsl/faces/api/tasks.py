@@ -47,7 +47,7 @@ from tensorc_dsl.faces.api.kernel import (
     untuned,
     viewed,
 )
-from tensorc_dsl.faces.api.rounding import bits_report, is_kept, require_order, require_rows, rows_report
+from tensorc_dsl.faces.api.rounding import is_kept, require_order, require_rows, verify_task_bits, verify_task_rows
 from tensorc_dsl.faces.api.schedules import Promise, TaskData, require_draws, written
 from tensorc_dsl.faces.api.searching import (
     Insight,
@@ -334,11 +334,11 @@ class Task(TaskData):
 
     def verify_bits(self, trace: Trace, of: Trace | None = None) -> Report:
         """Whether the schedule gives the same bits as another one, or as the compute's own order: `docs/verify.md`."""
-        return bits_report(self, self.frozen(trace), None if of is None else self.frozen(of))
+        return verify_task_bits(self, self.frozen(trace), None if of is None else self.frozen(of))
 
     def verify_rows(self, trace: Trace, dim: str) -> Report:
         """Whether each row of the results has the same bits for every size of the open dimension `dim`."""
-        return rows_report(self, self.frozen(trace), dim)
+        return verify_task_rows(self, self.frozen(trace), dim)
 
     def holds(self, trace: Trace) -> bool:
         """Whether a schedule is proved to keep what those of the task are to keep; see `keeping`."""

@@ -144,14 +144,14 @@ def _all(
     if at.last == "." and piece is not None:
         return _parts(around(analysis, piece, at, offset).of)
     if at.in_body and at.head not in ("space", "compute", "target", "program", "intrinsic", "prior", "model"):
-        return _in_body(analysis, piece, at, offset, records)
+        return _complete_body(analysis, piece, at, offset, records)
     match at.head:
         case "compute" | "reducer" | "program" | "intrinsic":
-            return _in_compute(analysis, piece, at)
+            return _complete_compute(analysis, piece, at)
         case "space" if at.in_body:
             return (*_arguments(analysis, at), *_rules(analysis))
         case "task":
-            return _in_task(analysis, at)
+            return _complete_task(analysis, at)
         case "model" if at.in_body:
             return _named(analysis.checked.computes, _K.Function)
         case "schedule" if "for" in line:
@@ -166,7 +166,7 @@ def _all(
         ):
             return _words(PARAM_TYPES, _K.Class)
         case "module":
-            return (*_words(("when",), _K.Keyword), *_in_body(analysis, piece, at, offset, records))
+            return (*_words(("when",), _K.Keyword), *_complete_body(analysis, piece, at, offset, records))
         case "target" if at.call is not None:
             return _words(FACTS, _K.Property, "{}=")
         case "target":
@@ -238,7 +238,7 @@ def _parts(kind: Kind | None) -> Items:
         yield lsp.CompletionItem(name, kind=_K.Method, detail=detail, documentation=_markdown(signatures[0].doc))
 
 
-def _in_body(analysis: Analysis, piece: Piece | None, at: Cursor, offset: int, records: Records) -> Items:
+def _complete_body(analysis: Analysis, piece: Piece | None, at: Cursor, offset: int, records: Records) -> Items:
     line = at.line
     if at.last == "~":
         yield from _callables(v.DISTRIBUTIONS, _K.Function)
@@ -316,7 +316,7 @@ def _rules(analysis: Analysis, modules_only: bool = False) -> Items:
         yield from _named(c.spaces, _K.Class)
 
 
-def _in_task(analysis: Analysis, at: Cursor) -> Items:
+def _complete_task(analysis: Analysis, at: Cursor) -> Items:
     c = analysis.checked
     if at.last == "with":
         yield from _named(c.schedules, _K.Class)
@@ -330,7 +330,7 @@ def _in_task(analysis: Analysis, at: Cursor) -> Items:
         yield from _words(("with",), _K.Keyword)
 
 
-def _in_compute(analysis: Analysis, piece: Piece | None, at: Cursor) -> Items:
+def _complete_compute(analysis: Analysis, piece: Piece | None, at: Cursor) -> Items:
     if at.last == ":" and not at.in_body:
         yield from _words((*map(str, DTYPES), *ATTRIBUTE_TYPES, "const"), _K.Class)
         return

@@ -35,7 +35,7 @@ def ROWS_DIFFER(*, dim: str, reason: str) -> None: ...
     "`{dim}` counts no rows of `{program}`: {reason}",
     help="name an open dimension that is an extent of each result, as M of `C: f32[M, N]` in a task with `M=1..64`",
 )
-def NO_ROWS(*, dim: str, program: str, reason: str) -> None: ...
+def ROWS_UNPROVED(*, dim: str, program: str, reason: str) -> None: ...
 
 
 def same_rows(one: Program, other: Program, dim: str) -> Valid | Unproved:
@@ -154,7 +154,7 @@ def _shaped(program: Program, sizes: Mapping[str, Expr], dims: tuple[Dim, ...]) 
 def no_rows(program: Program, dim: str) -> Diagnostic | None:
     """The error if an open dimension counts no rows of the results of a program."""
     reason = _no_rows(program, dim)
-    return None if reason is None else NO_ROWS(None, dim=dim, program=program.name, reason=reason)
+    return None if reason is None else ROWS_UNPROVED(None, dim=dim, program=program.name, reason=reason)
 
 
 def _no_rows(program: Program, dim: str) -> str | None:

@@ -154,7 +154,7 @@ def opaque(kind: str, parts: tuple[Part, ...], partial: bool = False, least: int
     return atom(Atom(kind, parts, partial or is_partial(*parts), least))
 
 
-def wrapped(p: Normal, t: DType) -> Normal:
+def wrapped_polynomial(p: Normal, t: DType) -> Normal:
     """The polynomial with its factors reduced modulo the width of an integer type."""
     if not t.is_integer or isinstance(p, Special):
         return p
@@ -175,11 +175,11 @@ def binary(op: BinaryOp, p: Normal, q: Normal, t: DType) -> Normal:
     """`p op q` in the type. Raises Unknown."""
     match op:
         case "+":
-            return wrapped(_add(p, q), t)
+            return wrapped_polynomial(_add(p, q), t)
         case "-":
-            return wrapped(_add(p, _multiply(number(-1), q)), t)
+            return wrapped_polynomial(_add(p, _multiply(number(-1), q)), t)
         case "*":
-            return wrapped(_multiply(p, q), t)
+            return wrapped_polynomial(_multiply(p, q), t)
         case "min" | "max":
             return _extreme(op, p, q, t)
         case "/" if t.is_float:
@@ -308,7 +308,7 @@ def _exclusive(p: Normal, q: Normal, t: DType) -> Normal:
         known ^= 0 if n is None else int(n)
     values = {x for x in values if value_of(x) is None}
     if known or not values:
-        values.add(wrapped(number(known), t))
+        values.add(wrapped_polynomial(number(known), t))
     return values.pop() if len(values) == 1 else atom(Atom("xor", values=frozenset(values)))
 
 
@@ -387,7 +387,7 @@ class _Form:
             case Const(value=bool(value)):
                 return value
             case Const(value=value, dtype=t):
-                return wrapped(number(value), t)
+                return wrapped_polynomial(number(value), t)
             case Load(buffer=name, indices=(), dtype=t):
                 if t == BOOL:
                     return Test("operand", (name,))

@@ -295,7 +295,7 @@ def begins_once(path: Sequence[For], b: Block, counting: Collection[str], ranges
     return all(apart([((path, b), indices)], outer, [x.var for x in others]) for indices in places)
 
 
-def runs_in_order(nest: Nest) -> bool:
+def is_begun_before_steps(nest: Nest) -> bool:
     """Whether each instance of a reduction that initialises runs once, and that which initialises an element before all
     others of the element: then loops over its iterators compute the same.
 

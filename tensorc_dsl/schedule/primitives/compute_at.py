@@ -20,7 +20,7 @@ from tensorc_dsl.ir.program import (
 )
 from tensorc_dsl.proof.sets.accesses import follow_writes
 from tensorc_dsl.proof.sets.linear_forms import Ranges
-from tensorc_dsl.proof.sets.reductions import OUT_OF_ORDER, runs_in_order
+from tensorc_dsl.proof.sets.reductions import OUT_OF_ORDER, is_begun_before_steps
 from tensorc_dsl.proof.sets.regions import (
     RangedSubscripts,
     Region,
@@ -156,7 +156,7 @@ def compute_at(
     around = (*outer, at)
     buffers = (sole_buffer(program, nest[1]),) if is_scan(nest[1]) else pure_buffers(program, nest[1])
     buffer = buffers[0]
-    if nest[1].init and not runs_in_order(nest):
+    if nest[1].init and not is_begun_before_steps(nest):
         raise _impure(program, nest[1], OUT_OF_ORDER, _stay(nest[1]))
     consumers = _consumers_below(program, nest[1], [x.name for x in buffers], at)
     require_no_vector(program, around, at.var)

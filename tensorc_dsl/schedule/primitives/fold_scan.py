@@ -5,9 +5,8 @@ from __future__ import annotations
 from tensorc_dsl.ir.expr import constant, free_vars
 from tensorc_dsl.ir.program import IterKind, Program
 from tensorc_dsl.proof.sets.dependence import keeps_places
-from tensorc_dsl.schedule.match_online_softmax import wrapped
 from tensorc_dsl.schedule.motion import is_param, is_scan, own_buffer
-from tensorc_dsl.schedule.nests import NO_BLOCK, the_block
+from tensorc_dsl.schedule.nests import NO_BLOCK, dimension_modulo, the_block
 from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
 
 
@@ -50,4 +49,4 @@ def fold_scan(program: Program, block: BlockRef, steps: int = 2) -> Rewrite[None
         raise refuse("that is none of them" if steps < 1 else "it has no more")
     if not keeps_places(program, buffer, axes[0], steps):
         raise refuse("it is not proved that none of them is read after a new one took its place")
-    return Rewrite(wrapped(program, buffer, axes[0], steps), None)
+    return Rewrite(dimension_modulo(program, buffer, axes[0], steps), None)

@@ -55,14 +55,13 @@ from tensorc_dsl.schedule.match_online_softmax import (
     Stage,
     Sum,
     adds_nothing_behind,
-    computes_the_same,
     exchanged,
     last_term,
     reduction,
     with_padded_terms,
 )
 from tensorc_dsl.schedule.motion import is_param, readers, top_statement
-from tensorc_dsl.schedule.nests import NO_BLOCK, stem, the_block
+from tensorc_dsl.schedule.nests import NO_BLOCK, computes_the_same, stem, the_block
 from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
 
 

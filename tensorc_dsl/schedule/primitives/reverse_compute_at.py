@@ -19,7 +19,7 @@ from tensorc_dsl.ir.program import (
     used_names,
     walk,
 )
-from tensorc_dsl.proof.sets.reductions import OUT_OF_ORDER, runs_in_order
+from tensorc_dsl.proof.sets.reductions import OUT_OF_ORDER, is_begun_before_steps
 from tensorc_dsl.proof.sets.regions import (
     RangedSubscripts,
     Region,
@@ -108,7 +108,7 @@ def reverse_compute_at(program: Program, block: BlockRef, loop: LoopRef) -> Rewr
     require_no_vector(program, around, at.var)
     produced = _produced(program, b, at)
     _check_alone(program, b)
-    if b.init and not runs_in_order(nest):
+    if b.init and not is_begun_before_steps(nest):
         raise ORDER(program, b.name, block=b.name, reason=OUT_OF_ORDER)
     if not full_domain(*nest):
         raise beyond(program, nest, at.var)

@@ -25,11 +25,12 @@ from tensorc_dsl.proof.sets.accesses import follow_writes, is_private, touched, 
 from tensorc_dsl.proof.sets.linear_forms import Context, Linear, difference, linear, to_expr
 from tensorc_dsl.proof.sets.sets import extremes
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges
-from tensorc_dsl.schedule.match_online_softmax import computes_the_same, wrapped
 from tensorc_dsl.schedule.motion import Nest, writers
 from tensorc_dsl.schedule.nests import (
     NO_BLOCK,
     NO_LOOP,
+    computes_the_same,
+    dimension_modulo,
     guarded,
     replace_buffer,
     replace_variables,
@@ -111,7 +112,7 @@ def _rolled(program: Program, block: BlockRef, loop: LoopRef) -> Rewrite[BlockRe
         if buffer.name in touched(x) and not follow_writes(private, buffer.name, x.name):
             reason = f"`{x.name}` may read elements that were left out before"
             raise NOT_KEPT(program, x.name, at.var, loop=at.var, buffer=buffer.name, reason=reason)
-    result = wrapped(whole, buffer, window.axis, window.size)
+    result = dimension_modulo(whole, buffer, window.axis, window.size)
     if rolled and not computes_the_same(program, result):
         reason = f"`{rolled[0]}` may hold other elements by then"
         raise NOT_KEPT(program, at.var, b.name, loop=at.var, buffer=buffer.name, reason=reason)

@@ -23,9 +23,8 @@ from tensorc_dsl.proof.sets.dependence import carried
 from tensorc_dsl.proof.sets.digits import inverted, size_of
 from tensorc_dsl.proof.sets.simplify import iter_ranges, simplify, simplify_where
 from tensorc_dsl.schedule.accumulation import without_first_step
-from tensorc_dsl.schedule.match_online_softmax import computes_the_same
 from tensorc_dsl.schedule.motion import top_statement
-from tensorc_dsl.schedule.nests import NO_BLOCK, guarded, nest_over, only_block, stmt_name, the_block
+from tensorc_dsl.schedule.nests import NO_BLOCK, computes_the_same, guarded, nest_over, only_block, stmt_name, the_block
 from tensorc_dsl.schedule.step import BlockRef, IndexMap, Rewrite, primitive, refusal
 
 

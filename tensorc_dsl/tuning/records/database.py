@@ -42,7 +42,7 @@ from tensorc_dsl.tuning.records.schema import (
     SHORTEST,
     BadRow,
     create,
-    format_of,
+    database_format,
     from_row,
     is_empty,
     migrate,
@@ -707,7 +707,7 @@ def salvaged(path: Path) -> tuple[list[Trial], list[Subject]]:
         for_reading(path, LOCK_SECONDS) as connection,
     ):
         connection.text_factory = _leniently
-        content, more = EARLIER.get(format_of(connection), (CONTENT, ()))
+        content, more = EARLIER.get(database_format(connection), (CONTENT, ()))
         tasks: dict[str, Named] = {}
         for key, program in _from_both_ends(connection, "task_key, program", "workloads"):
             if (task := named(key, program)) is not None:

@@ -156,7 +156,7 @@ def _items(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
     return {str(name): (str(kind), " ".join(str(sql).split())) for name, kind, sql in connection.execute(query)}
 
 
-def format_of(connection: sqlite3.Connection) -> int:
+def database_format(connection: sqlite3.Connection) -> int:
     """The number of the format that the file says it has."""
     return _pragma(connection, "user_version")
 
@@ -294,7 +294,7 @@ def migrate(connection: sqlite3.Connection, version: int) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         replace_tables(connection, version)
-        carried = _carry(connection) if version == 2 else {}
+        carried = _migrate_tasks(connection) if version == 2 else {}
         if version == 3:
             connection.execute("INSERT INTO workloads SELECT task_key, program FROM old_workloads")
             connection.execute("INSERT INTO targets SELECT fingerprint, facts FROM old_targets")
@@ -324,7 +324,7 @@ def migrate(connection: sqlite3.Connection, version: int) -> None:
         raise
 
 
-def _carry(connection: sqlite3.Connection) -> dict[object, tuple[str, str]]:
+def _migrate_tasks(connection: sqlite3.Connection) -> dict[object, tuple[str, str]]:
     """The key and the names of each task of format 2 by the bytes of its former key; one whose program cannot be read keeps
     that. The programs of tasks, and the facts of machines, stand in the new tables."""
     from tensorc_dsl.tuning.records.names import named  # late imports: few databases are of an earlier format

@@ -432,7 +432,7 @@ def lifted(
     loaded = {s.buffer for s in stores_in(producer.body)}
     for n, team in enumerate(teams):
         _require_apart(producer, team, grid)
-        own = _used_in(team.body) & set(shared) - loaded if n else set[str]()
+        own = _buffers_of_role(team.body) & set(shared) - loaded if n else set[str]()
         names = {name: f"{name}.{n}" for name in sorted(own)}
         for name, other in names.items():
             again(name, other)
@@ -441,7 +441,7 @@ def lifted(
     return (producer, *teams)
 
 
-def _used_in(body: tuple[Device, ...]) -> set[str]:
+def _buffers_of_role(body: tuple[Device, ...]) -> set[str]:
     """The buffers that statements of a role access."""
     every = (s.body for s in inside(body) if isinstance(s, Phase | TmaLoad | TmaStore))
     return {name for flat in every for s in stores(flat) for name in buffers_of(s)}

@@ -95,7 +95,7 @@ class Storage:
 
     def share(self, s: Alloc, size: int, align: int) -> None:
         """Give a buffer a place in shared memory of its own, at a multiple of so many bytes."""
-        order = _order(s)
+        order = _swizzle_of(s)
         self.bytes = _whole(self.bytes, align)
         size = size if order is None else _whole(size, order.line)
         self.shared.append(Shared(s.name, s.dtype, size, self.bytes, order))
@@ -109,7 +109,7 @@ class Storage:
         self.bytes += _whole(found.size * found.dtype.bytes, TRANSACTION)
 
 
-def _order(s: Alloc) -> Swizzle | None:
+def _swizzle_of(s: Alloc) -> Swizzle | None:
     """The order of the elements of a buffer. Raises LowerError if its rows are no whole units of the wanted swizzle."""
     if s.swizzle is None:
         return None
@@ -228,7 +228,7 @@ class _Cutter:
                 case Alloc(name=name):
                     size, count = size_of(x), pipeline.versions[name]
                     if count > 1:  # each version begins where the widest access may, and with a line of a swizzle
-                        order = _order(x) if self._is_shared(x) else None
+                        order = _swizzle_of(x) if self._is_shared(x) else None
                         size = _whole(size, max(ALIGNMENT // x.dtype.bytes, 1 if order is None else order.line))
                     self._place(x, size * count, bound)
                     if self._is_shared(x):

@@ -357,7 +357,7 @@ def fold_across(body: tuple[Flat, ...], small: frozenset[str] = frozenset()) -> 
                 pass
             case Loop(kind=LoopKind.VECTORIZED):
                 pass  # the lanes are already in use
-            case Loop() if _folds(s, small):
+            case Loop() if _is_lane_fold(s, small):
                 s = replace(s, kind=LoopKind.VECTORIZED)
             case Alloc(name=name, space=space):
                 s = replace(s, body=fold_across(s.body, small | {name} if space == "stack" else small - {name}))
@@ -369,7 +369,7 @@ def fold_across(body: tuple[Flat, ...], small: frozenset[str] = frozenset()) -> 
     return tuple(out)
 
 
-def _folds(s: Loop, small: frozenset[str]) -> bool:
+def _is_lane_fold(s: Loop, small: frozenset[str]) -> bool:
     begin, end = constant(s.begin), constant(s.end)
     if begin is None or end is None or end - begin < FEWEST or len(s.body) != 1:
         return False
