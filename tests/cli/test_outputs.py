@@ -11,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from bench import first_seconds
 from bench.first_seconds import written
 from tensorc_dsl.faces.cli.main import main
 from tests.started import ALONE
@@ -87,9 +88,11 @@ def test_a_command_alone_shows_its_help_in_lines(arguments: tuple[str, ...]) -> 
 
 @pytest.mark.corpus
 @pytest.mark.parametrize("term", ["dumb", "unknown"])
-def test_a_terminal_that_cannot_overwrite_gets_lines(folder: Path, term: str) -> None:
+def test_a_terminal_that_cannot_overwrite_gets_lines(folder: Path, term: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    python, option, program = first_seconds.COMMAND
+    monkeypatch.setattr(first_seconds, "COMMAND", (python, option, ALONE + program))
     environment = {**os.environ, "XDG_DATA_HOME": str(folder / "data")}
-    arguments = ("tune", "f.tsched", "--trials", "2", "--threads", "1")
+    arguments = ("tune", "f.tsched", "--trials", "2", "--threads", "1", "--no-shipped", "--strategy", "random")
     chunks = written(arguments, columns=40, seconds=300, folder=folder, environment=environment, terminal=term)
     text = "".join(t for _, t in chunks)
     assert "[2/2] best " in text and "\x1b" not in text

@@ -15,14 +15,18 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
+from tests.started import MOMENT
+
 ROOT = Path(__file__).resolve().parents[2]
 
-_NURSERY = """
+_NURSERY = f"""
+{MOMENT}
 import json, os, signal, sys, traceback
 from distributed.cli import dask_scheduler
+from tensorc_dsl.faces.cli.main import main as command
 from tests.cluster import stub_worker
 
-MAINS = {"scheduler": dask_scheduler.main, "worker": stub_worker.main}
+MAINS = {{"scheduler": dask_scheduler.main, "worker": stub_worker.main, "tensorc-dsl": command}}
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who has ended is gone at once
 
 
@@ -78,7 +82,7 @@ class Nursery:
         )  # fmt: skip
 
     def start(self, what: str, out: Path, *arguments: str) -> Forked:
-        """Start a `scheduler` or a `worker` that writes to the end of a file."""
+        """Start a `scheduler`, a `worker` of stubs or a command of `tensorc-dsl`; it writes to the end of a file."""
         assert self._process.stdin is not None and self._process.stdout is not None
         print(json.dumps([what, str(out), *arguments]), file=self._process.stdin, flush=True)
         return Forked(int(self._process.stdout.readline()))

@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tensorc_dsl.backend.once import lowered_once
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.tuning.cluster import pool as pool_module
 from tensorc_dsl.tuning.cluster.access import Address
@@ -179,26 +181,24 @@ def test_an_address_where_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_commands_on_a_real_worker(tmp_path: Path) -> None:
-    token = str(token_file(tmp_path))
     (tmp_path / "f.tsched").write_text("use std.cpu\nuse std.ops.{matmul}\ntask p = matmul(M=16, N=16, K=16)\n")
+    best, secret = tmp_path / "best.tsched", ("--token", str(token_file(tmp_path)))
     with Cluster(tmp_path) as cluster:
-        code = "from tensorc_dsl.faces.cli.main import main; main()"
-        for name in ("one", "two"):
-            cluster.start(
-                name, "-c", code, "worker", cluster.address, "--token", token, "--threads", "1", "--name", name,
-                "--builders", "1",
-            )  # fmt: skip
-        done = subprocess.run(
-            [sys.executable, "-c", code, "tune", str(tmp_path / "f.tsched"), "--on", cluster.address, "--token", token,
-             "--trials", "6", "--strategy", "random", "--no-shipped", "--output", str(tmp_path / "best.tsched"),
-             "--records", str(tmp_path / "r.sqlite"), "--json"],
-            cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        listed = subprocess.run(
-            [sys.executable, "-c", code, "workers", cluster.address, "--token", token],
-            cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-    assert '"machines": {"one"' in done.stdout or '"machines": {"two"' in done.stdout
-    assert "joined" in done.stderr and (tmp_path / "best.tsched").exists()
-    assert listed.returncode == 0 and "one" in listed.stdout and "waiting" in listed.stdout
+        of_one = ("--threads", "1", "--name", "one", "--builders", "1")
+        cluster.fork("tensorc-dsl", "one", "worker", cluster.address, *secret, *of_one)
+        search = (
+            "--trials",
+            "2",
+            "--strategy",
+            "random",
+            "--no-shipped",
+            "--json",
+            "--records",
+            str(tmp_path / "r.sqlite"),
+        )
+        where = ("--on", cluster.address, *secret, "--output", str(best))
+        done = CliRunner().invoke(main, ["tune", str(tmp_path / "f.tsched"), *where, *search])
+        assert done.exit_code == 0, done.stderr
+        listed = CliRunner().invoke(main, ["workers", cluster.address, *secret])
+    assert '"machines": {"one"' in done.stdout and "joined" in done.stderr and best.exists()
+    assert listed.exit_code == 0 and "one" in listed.stdout and "waiting" in listed.stdout

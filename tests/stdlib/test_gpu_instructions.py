@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from functools import cache
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -24,12 +25,16 @@ FILES = [
     Path(__file__).parents[2] / "stdlib" / "intrinsics" / f"{name}.tsched"
     for name in ("cuda", "cuda_f8", "hopper", "hopper_f8")
 ]
-INTRINSICS: dict[str, Intrinsic] = {
-    i.name: intrinsic_from_tree(i)
-    for file in FILES
-    for i in parse(Source.read(file, file.name)).items
-    if isinstance(i, tree.IntrinsicDef)
+DEFINITIONS = {
+    i.name: i for file in FILES for i in parse(Source.read(file, file.name)).items if isinstance(i, tree.IntrinsicDef)
 }
+
+
+@cache
+def intrinsic(name: str) -> Intrinsic:
+    """Checked where a test asks for it: that of all takes seconds, which each process would take to collect the tests."""
+    return intrinsic_from_tree(DEFINITIONS[name])
+
 
 Lay = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
 
@@ -86,13 +91,14 @@ def cute(i: Intrinsic) -> dict[str, Lay]:
 
 
 @pytest.mark.corpus
-@pytest.mark.parametrize("name", INTRINSICS)
+@pytest.mark.parametrize("name", DEFINITIONS)
 def test_fragments_lie_as_in_cutlass(name: str) -> None:
-    for layout in INTRINSICS[name].layouts:
+    i = intrinsic(name)
+    for layout in i.layouts:
         if not is_fragment(layout.name):
             continue
-        shape, strides = cute(INTRINSICS[name])[layout.name]
-        operand = next(b for b in INTRINSICS[name].operands if b.scope == layout.name)
+        shape, strides = cute(i)[layout.name]
+        operand = next(b for b in i.operands if b.scope == layout.name)
         sizes = [constant(n) or 0 for n in operand.shape]
         turned = layout.name == "mma.b"
         height = sizes[1] if turned else sizes[0]
@@ -139,15 +145,15 @@ def ptx(i: Intrinsic) -> str:
 
 @pytest.mark.corpus
 @pytest.mark.skipif(shutil.which("ptxas") is None, reason="the CUDA toolkit is not installed")
-@pytest.mark.parametrize("name", INTRINSICS)
+@pytest.mark.parametrize("name", DEFINITIONS)
 def test_the_assembler_takes_the_text(name: str, tmp_path: Path) -> None:
-    intrinsic = INTRINSICS[name]
-    (lowering,) = intrinsic.lowerings
+    i = intrinsic(name)
+    (lowering,) = i.lowerings
     (cpu,), version = lowering.features, max(80, lowering.ptx_version)
     (tmp_path / "k.ptx").write_text(
         f".version {version / 10}\n.target {cpu}\n.address_size 64\n.visible .entry k() {{\n"
         ".reg .b32 %h<4>, %s; .reg .f32 %f<128>; .reg .f64 %d<2>; .reg .b64 %p;\n"
-        f"{ptx(intrinsic)}\nret;\n}}\n"
+        f"{ptx(i)}\nret;\n}}\n"
     )
     command = ["ptxas", "-arch", cpu, str(tmp_path / "k.ptx"), "-o", str(tmp_path / "k.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
