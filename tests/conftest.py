@@ -33,6 +33,7 @@ from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.records.shipped import Shipped, ShippedFile
 from tensorc_dsl.tuning.search import plausible
+from tensorc_dsl.tuning.search.strategies import bayes
 from tensorc_dsl.tuning.search.team import Team
 from tests.corpus import ROOT, sampled
 
@@ -100,6 +101,9 @@ def searches_start_few_processes() -> Iterator[None]:
     A process for NumPy takes a third of a second of a core to start, and the cores have tests to run. Searches propose and
     find the same without them. `tests/measure/test_local.py` has several builders, `tests/search/test_team.py` teams,
     `tests/report/test_numpy.py` a child for each time; commands in processes of their own have all of these.
+
+    Before its first trial a search expands 48 schedules, among which it chooses, for two seconds: here it expands 16, but in
+    `tests/search`, which has what it chooses.
     """
     known: dict[str, baseline.Fastest | None] = {}
 
@@ -113,6 +117,8 @@ def searches_start_few_processes() -> Iterator[None]:
         m.setattr(searching, "LocalRunner", partial(LocalRunner, builders=1))
         m.setattr(searching, "Team", partial(Team, 0))
         m.setattr(baseline, "numpy_seconds", once)
+        m.setattr(bayes, "FIRST", 8)
+        m.setattr(bayes, "ROUNDS", 1)
         for module in (searching, kernel):
             m.setattr(module, "shipped", lambda columns: Shipped(ShippedFile(columns, [])))
         yield

@@ -30,8 +30,10 @@ use std.ops.{matmul}
 
 schedule tiles for matmul {
     let [i, j, k] = C.loops
-    let [i0, i1, i2] = split(i, rows ~ sample_perfect_tile(i, parts=3, max_innermost=32))
-    let [j0, j1] = split(j, columns ~ sample_perfect_tile(j, parts=2, max_innermost=32))
+    let rows ~ sample_perfect_tile(i, parts=3, max_innermost=32)
+    let columns ~ sample_perfect_tile(j, parts=2, max_innermost=32)
+    let [i0, i1, i2] = split(i, rows)
+    let [j0, j1] = split(j, columns)
     reorder(i0, j0, i1, k, i2, j1)
 }
 
