@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tensorc_dsl.graph.control import MOST_NODES
-from tensorc_dsl.graph.graph import Array, Graph, Node, Unsupported, anchor, copied, imported_dtype
+from tensorc_dsl.graph.graph import Array, Graph, Node, Unsupported, anchor, copied, onnx_dtype
 from tensorc_dsl.graph.operators.lowering import Site, axis_of, broadcast
 from tensorc_dsl.graph.operators.products import ATTENTION, ROTATION, AttentionForm
 
@@ -150,7 +150,7 @@ def _attention(site: Site, out: Expansion) -> None:
     past = site.optional(4)
     if past is not None or site.wants(1) or site.wants(2):
         k, v = (_present(site, out, n, x) for n, x in ((1, k), (2, v)))
-    dtype = imported_dtype(site.given(0).dtype)
+    dtype = onnx_dtype(site.given(0).dtype)
     heads, groups = q.sizes[1], k.sizes[1]
     if not groups or heads % groups or v.sizes[1] != groups:
         raise Unsupported(f"{heads} heads of queries for {groups} of keys and {v.sizes[1]} of values")
@@ -221,7 +221,7 @@ def _spelled(
 ) -> str:
     """An attention node by node, since its scores are an output, too: the result of each head."""
     q, k, v = (x.plain(out) for x in heads)
-    mode, dtype = site.attribute("qk_matmul_output_mode", 0), imported_dtype(site.given(0).dtype)
+    mode, dtype = site.attribute("qk_matmul_output_mode", 0), onnx_dtype(site.given(0).dtype)
     turned = [*k.order[:-2], k.order[-1], k.order[-2]]
     scores = shown = out.emit("Mul", out.emit("MatMul", q.name, out.emit("Transpose", k.name, perm=turned)), scale)
     if cap:
@@ -250,7 +250,7 @@ def _some(site: Site, out: Expansion, mask: str) -> str:
     o = site.optional(3)
     if o is None or o.dtype == "bool":
         return top
-    return out.emit("Greater", top, out.constant(-np.inf, imported_dtype(o.dtype)))
+    return out.emit("Greater", top, out.constant(-np.inf, onnx_dtype(o.dtype)))
 
 
 def _present(site: Site, out: Expansion, n: int, x: _Heads) -> _Heads:
@@ -296,7 +296,7 @@ def _mask(site: Site, out: Expansion, q: Sequence[int], k: Sequence[int], offset
         missing = columns - given.shape[-1]
         if missing > 0 and given.shape[-1] > 1:
             pads = [0] * (2 * given.type.rank - 1) + [missing]
-            name = out.emit("Pad", given.name, out.constant(pads), out.constant(fill, imported_dtype(given.dtype)))
+            name = out.emit("Pad", given.name, out.constant(pads), out.constant(fill, onnx_dtype(given.dtype)))
             mask = name, (*given.shape[:-1], columns)
         if given.value is None or missing or lengths is not None:
             is_masked = True
@@ -314,7 +314,7 @@ def _mask(site: Site, out: Expansion, q: Sequence[int], k: Sequence[int], offset
     if added is None:
         return (name, shape), is_masked
     assert given is not None
-    made = out.emit("Where", name, added[0], out.constant(-np.inf, imported_dtype(given.dtype)))
+    made = out.emit("Where", name, added[0], out.constant(-np.inf, onnx_dtype(given.dtype)))
     return (made, broadcast([shape, added[1]])), is_masked
 
 

@@ -25,7 +25,7 @@ NUMPY: Mapping[str, str] = {ours: theirs for theirs, ours in DTYPES.items()} | {
 """The element types of NumPy in memory. Of bf16, which NumPy lacks, it is that of the bits."""
 
 
-def imported_dtype(dtype: str) -> np.dtype[Any]:
+def onnx_dtype(dtype: str) -> np.dtype[Any]:
     """The element type of a constant in an import; that of bf16 is of the package `ml_dtypes`, which comes with `onnx`."""
     if dtype == "bf16":
         from ml_dtypes import bfloat16

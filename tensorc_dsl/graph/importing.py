@@ -28,7 +28,7 @@ from tensorc_dsl.graph.graph import (
     Unsupported,
     anchor,
     copied,
-    imported_dtype,
+    onnx_dtype,
     type_of,
 )
 from tensorc_dsl.graph.layouts import with_layouts
@@ -114,7 +114,7 @@ def import_graph(graph: Graph, shapes: Mapping[str, Sequence[int]], values: Mapp
     worker = _Importer(dict(graph.constants), graph.opset)
     for name, type_ in types.items():
         if name in values:
-            worker.constants[name] = np.full(type_.shape, values[name], imported_dtype(type_.dtype))
+            worker.constants[name] = np.full(type_.shape, values[name], onnx_dtype(type_.dtype))
         else:
             worker.types[name] = type_
     worker.run(graph.nodes)
@@ -339,7 +339,7 @@ class _Importer:
                 raise Unsupported(f"a result of the type {t}, which is too large")
         # Values without elements are constants.
         results = self._results(node, made)
-        self.constants |= {r: np.empty(t.shape, imported_dtype(t.dtype)) for r, t in zip(results, made.types, strict=True)
+        self.constants |= {r: np.empty(t.shape, onnx_dtype(t.dtype)) for r, t in zip(results, made.types, strict=True)
                            if r and not t.size}  # fmt: skip
         if not any(t.size for t in made.types):
             return

@@ -31,7 +31,7 @@ from tensorc_dsl.graph.graph import (
     Node,
     Tensor,
     Unsupported,
-    imported_dtype,
+    onnx_dtype,
 )
 from tensorc_dsl.graph.operators.reductions import FLAT
 from tensorc_dsl.graph.operators.sampling import SIMPLE
@@ -734,7 +734,7 @@ def _type(helper: Any, t: Tensor | None) -> bytes:
     """The type of an input as ONNX writes it; empty for one that is left out."""
     if t is None:
         return b""
-    kind = helper.np_dtype_to_tensor_dtype(imported_dtype(t.dtype))
+    kind = helper.np_dtype_to_tensor_dtype(onnx_dtype(t.dtype))
     return helper.make_tensor_type_proto(kind, t.shape).SerializeToString()
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from tensorc_dsl.graph.expanding import Expansion
-from tensorc_dsl.graph.graph import Unsupported, imported_dtype
+from tensorc_dsl.graph.graph import Unsupported, onnx_dtype
 from tensorc_dsl.graph.operators.lowering import Site
 
 Expand = Callable[[Site, Expansion], None]
@@ -73,7 +73,7 @@ def _activated(site: Site, out: Expansion, x: str, name: str, numbers: Sequence[
     if name not in _ACTIVATIONS or len(numbers) > len(_ACTIVATIONS[name]):
         raise Unsupported(f"the activation {name}")
     if name == "Clip":
-        bounds = [out.constant(v, imported_dtype(site.given(0).dtype)) for v in numbers]
+        bounds = [out.constant(v, onnx_dtype(site.given(0).dtype)) for v in numbers]
         out.emit("Clip", x, *bounds, to=site.node.outputs[0])
         return
     out.emit(name, x, to=site.node.outputs[0], **dict(zip(_ACTIVATIONS[name], numbers, strict=False)))
@@ -111,10 +111,7 @@ def _fused_matmul(site: Site, out: Expansion) -> None:
         out.emit("MatMul", *names, to=site.node.outputs[0])
         return
     out.emit(
-        "Mul",
-        out.emit("MatMul", *names),
-        out.constant(alpha, imported_dtype(site.given(0).dtype)),
-        to=site.node.outputs[0],
+        "Mul", out.emit("MatMul", *names), out.constant(alpha, onnx_dtype(site.given(0).dtype)), to=site.node.outputs[0]
     )
 
 
@@ -197,7 +194,7 @@ def _real(site: Site, out: Expansion, n: int) -> str:
 
 def _quantized(site: Site, out: Expansion, x: str, scale: int, like: int) -> None:
     """The result of the node, quantized; without a zero point, to the type of the input of number `like`."""
-    zero = _given(site, scale + 1) or out.constant(0, imported_dtype(site.given(like).dtype))
+    zero = _given(site, scale + 1) or out.constant(0, onnx_dtype(site.given(like).dtype))
     out.emit("QuantizeLinear", x, site.node.inputs[scale], zero, to=site.node.outputs[0])
 
 

@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.models import Call, shape_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
-from tensorc_dsl.graph.graph import imported_dtype
+from tensorc_dsl.graph.graph import onnx_dtype
 from tensorc_dsl.graph.importing import import_graph
 from tensorc_dsl.graph.onnx_file import read_onnx
 from tensorc_dsl.graph.writing import written
@@ -88,7 +88,7 @@ def by_reference(file: CheckedFile, weights: Mapping[str, Array], inputs: Sequen
             values |= zip(step.results, (made[p.name] for p in program.params if p.name in made), strict=True)
         else:
             values[step.result] = values[step.argument].reshape(shape_of(plan.values[step.result]))
-    return [values[o].astype(imported_dtype(plan.values[o].dtype.name)) for o in plan.outputs]
+    return [values[o].astype(onnx_dtype(plan.values[o].dtype.name)) for o in plan.outputs]
 
 
 def require_equal(case: Case, folder: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from tensorc_dsl.base.source import Source
-from tensorc_dsl.graph.graph import Tensor, imported_dtype
+from tensorc_dsl.graph.graph import Tensor, onnx_dtype
 from tensorc_dsl.graph.operators.lowering import (
     Computed,
     Definition,
@@ -46,7 +46,7 @@ def in_single(writer: Writer, single: frozenset[str] = frozenset()) -> Writer:
                 return replace(made, type=replace(made.type, dtype=own))
             case Known():
                 wide = np.dtype(np.float32)
-                return Known(tuple(v.astype(imported_dtype(half)) if v.dtype == wide else v for v in made.values))
+                return Known(tuple(v.astype(onnx_dtype(half)) if v.dtype == wide else v for v in made.values))
             case Computed():
                 halves = {o.name: o.dtype for o in site.operands if o is not None and o.dtype in HALVES}
                 kept = single | {"Y"} if site.attribute("output_dtype") == 1 else single  # float

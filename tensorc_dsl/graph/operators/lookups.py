@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from tensorc_dsl.graph.graph import Array, Tensor, Unsupported, imported_dtype, literal
+from tensorc_dsl.graph.graph import Array, Tensor, Unsupported, literal, onnx_dtype
 from tensorc_dsl.graph.operators.lowering import (
     Known,
     Lowered,
@@ -17,10 +17,10 @@ from tensorc_dsl.graph.operators.lowering import (
     Viewed,
     Writer,
     axis_of,
-    gather_index,
     indices,
     mapped,
     offset,
+    onnx_index,
     place,
     ranged,
     scaled,
@@ -41,7 +41,7 @@ def _gather(site: Site) -> Lowered:
         if index is None:
             raise Unsupported(f"the element {chosen} of {x.shape[axis]}")
     else:
-        index = gather_index(place(site.parameter("I", at), inner), x.shape[axis])
+        index = onnx_index(place(site.parameter("I", at), inner), x.shape[axis])
     return mapped(site, "gather", x, shape, [*names[:axis], index, *names[axis + at.type.rank :]])
 
 
@@ -56,12 +56,12 @@ def _compressed(site: Site) -> Lowered:
         raise Unsupported(f"the element {chosen[-1]} of {size}")
     shape = (len(chosen),) if axis is None else (*x.shape[:axis], len(chosen), *x.shape[axis + 1 :])
     if not prod(shape):
-        return Known((np.empty(shape, imported_dtype(x.dtype)),))
+        return Known((np.empty(shape, onnx_dtype(x.dtype)),))
     index = place(site.table("I", chosen), [names[axis or 0]])
     if axis is None:
         return mapped(site, "compress", x, shape, _numbered(index, x.shape))
     return mapped(
-        site, "compress", x, shape, [gather_index(index, size) if k == axis else n for k, n in enumerate(names)]
+        site, "compress", x, shape, [onnx_index(index, size) if k == axis else n for k, n in enumerate(names)]
     )
 
 
@@ -69,7 +69,7 @@ def _gather_elements(site: Site) -> Lowered:
     x, at = site.given(0), site.given(1)
     axis = axis_of(site.attribute("axis", 0), x.type.rank)
     names = indices(x.type.rank)
-    index = gather_index(place(site.parameter("I", at), names), x.shape[axis])
+    index = onnx_index(place(site.parameter("I", at), names), x.shape[axis])
     return mapped(site, "gather", x, at.shape, [index if k == axis else n for k, n in enumerate(names)])
 
 
@@ -81,7 +81,7 @@ def _gather_nd(site: Site) -> Lowered:
     shape = (*outer, *x.shape[batch + depth :])
     names = indices(len(shape))
     site.parameter("I", at)
-    inner = [gather_index(place("I", [*names[: len(outer)], str(d)]), x.shape[batch + d]) for d in range(depth)]
+    inner = [onnx_index(place("I", [*names[: len(outer)], str(d)]), x.shape[batch + d]) for d in range(depth)]
     return mapped(site, "gather", x, shape, [*names[:batch], *inner, *names[len(outer) :]])
 
 
@@ -121,7 +121,7 @@ def _top_k(site: Site) -> Lowered:
     at = place("r", ["q" if d == axis else i for d, i in enumerate(names)])
     places = f"sum[q in {size}] (i64(q) if {at} == i32({n}) else 0)"
     site.stage(f"{place('I', ranged(names, shape))} = {places}")
-    index = gather_index(place("I", names), size)
+    index = onnx_index(place("I", names), size)
     source = place("X", [index if d == axis else i for d, i in enumerate(names)])
     site.stage(f"{place('Y', ranged(names, shape))} = {source}")
     return site.computed("top_k", ("Y", Tensor(x.dtype, shape)), ("I", Tensor("i64", shape)))
@@ -234,7 +234,7 @@ def _numbered(number: str, sizes: Sequence[int]) -> list[str]:
     out: list[str] = []
     for k, size in enumerate(sizes):
         rest = prod(sizes[k + 1 :])
-        out.append("0" if size == 1 else gather_index(number if rest == 1 else f"{number} / {rest}", size))
+        out.append("0" if size == 1 else onnx_index(number if rest == 1 else f"{number} / {rest}", size))
     return out
 
 
@@ -278,7 +278,7 @@ def _scatter_elements(site: Site) -> Lowered:
     def element(name: str, o: Operand, index: str) -> str:
         return place(site.parameter(name, o), [index if k == axis else n for k, n in enumerate(others)])
 
-    same = f"{gather_index(element('I', at, 'x'), x.shape[axis])} == {at.dtype}({names[axis]})"
+    same = f"{onnx_index(element('I', at, 'x'), x.shape[axis])} == {at.dtype}({names[axis]})"
     line = replace(scatter, over=at.shape[axis : axis + 1])
     hit = " and ".join([*inside, same])
     return line.by_search(site, x.type.rank, hit, ["x"], lambda own: element("U", updates, own[0]))
@@ -305,7 +305,7 @@ def _scatter_nd(site: Site) -> Lowered:
             return scatter.by_table(site, numbers, read)
     own = [f"x{k}" for k in range(len(over))]
     site.parameter("I", at)
-    hits = [f"{gather_index(place('I', [*own, str(k)]), x.shape[k])} == {at.dtype}({names[k]})" for k in range(depth)]
+    hits = [f"{onnx_index(place('I', [*own, str(k)]), x.shape[k])} == {at.dtype}({names[k]})" for k in range(depth)]
     return scatter.by_search(site, depth, " and ".join(hits), own, read)
 
 

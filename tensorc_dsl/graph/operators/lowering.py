@@ -262,7 +262,7 @@ def scaled(index: str, factor: int) -> str:
     return index if factor == 1 else f"{index} * {factor}"
 
 
-def gather_index(index: str, size: int) -> str:
+def onnx_index(index: str, size: int) -> str:
     """An index from data, negative ones from the end, that stays inside whatever the data."""
     return f"{index} % {size}"
 

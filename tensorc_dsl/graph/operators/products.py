@@ -16,8 +16,8 @@ from tensorc_dsl.graph.operators.lowering import (
     Writer,
     axis_of,
     broadcast,
-    gather_index,
     indices,
+    onnx_index,
     place,
     ranged,
     scaled,
@@ -371,7 +371,7 @@ def rotation(site: Site) -> Lowered:
     if turned % 2 or turned > size or {cosine.shape, sine.shape} != {wanted} or (at is not None and at.shape != rows):
         raise Unsupported(f"a rotation of {turned} parts of {x.type} by {cosine.type}")
     site.parameter("X", x)
-    row = [batch, n] if at is None else [gather_index(place(site.parameter("I", at), [batch, n]), cosine.shape[0])]
+    row = [batch, n] if at is None else [onnx_index(place(site.parameter("I", at), [batch, n]), cosine.shape[0])]
 
     def product(of: str, factor: str, o: Operand, pair: str) -> str:
         return f"{place('X', [*names[:3], of])} * {place(site.parameter(factor, o), [*row, pair])}"
