@@ -25,7 +25,7 @@ FILES = [
     Path(__file__).parents[2] / "stdlib" / "intrinsics" / f"{name}.tsched"
     for name in ("cuda", "cuda_f8", "hopper", "hopper_f8")
 ]
-DEFINITIONS = {
+DEFINITIONS: dict[str, tree.IntrinsicDef] = {
     i.name: i for file in FILES for i in parse(Source.read(file, file.name)).items if isinstance(i, tree.IntrinsicDef)
 }
 
