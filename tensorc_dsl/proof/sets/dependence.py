@@ -10,7 +10,7 @@ from functools import cache
 from itertools import product
 from types import MappingProxyType
 
-from tensorc_dsl.ir.annotations import pipeline
+from tensorc_dsl.ir.annotations import pipeline, roles
 from tensorc_dsl.ir.expr import (
     ONE,
     ZERO,
@@ -721,16 +721,27 @@ def overtakes(program: Program, var: str, stages: Sequence[int], order: Sequence
     return None
 
 
-def versions(loop: For, buffer: str) -> int:
+def versions(loop: For, buffer: Buffer) -> int:
     """The number of iterations of a loop that need a copy of a buffer at one time, if the buffer is private to an iteration.
 
-    In a pipeline an iteration needs it from the first stage that accesses it to the last; in other loops it is 1.
+    In a pipeline an iteration needs it from the first stage that accesses it to the last; in other loops it is 1. Registers
+    that are read earlier in a round than they are written need no copy for that round. Of shared memory each round has its
+    own: what fills it may run beside the threads, and so may what reads it. With roles all that passes between stages is
+    released together, behind the last stage.
     """
     found = pipeline(loop) if loop.kind is LoopKind.PIPELINED else None
     if found is None:
         return 1
-    used = [n for n, s in zip(found[0], loop.body, strict=True) if any(buffer in touched(b) for b in blocks_in((s,)))]
-    return max(used) - min(used) + 1 if used else 1
+    parts = [(stage, place, (s,)) for stage, place, s in zip(*found, loop.body, strict=True)]
+    used = [(stage, place) for stage, place, s in parts if any(buffer.name in touched(b) for b in blocks_in(s))]
+    if not buffer.scope.startswith("shared"):
+        stored = [(stage, place) for stage, place, s in parts if buffer.name in written(s)]
+        apart = (t - stage + (at >= place) for stage, place in stored for t, at in used)
+        return max(1, *apart) if stored else 1
+    stages = {stage for stage, _ in used}
+    if roles(loop) and len(stages) > 1:
+        stages.add(max(found[0]))
+    return max(stages) - min(stages) + 1 if stages else 1
 
 
 def _meets(a: Access, b: Access, depth: int, var: str, least: int, most: int) -> bool:

@@ -138,7 +138,7 @@ def _private(
         sizes = _box(around[-1] if around else kernel, b.name, b.shape, tuple((x.var, x.extent) for x in around))
         if any(n is None for n in sizes):
             raise OPEN_BUFFER(program, block.name, b.name, buffer=b.name, block=block.name)
-        out.append((b, pitched(b, [n or 0 for n in sizes]) * (versions(around[-1], b.name) if around else 1), around))
+        out.append((b, pitched(b, [n or 0 for n in sizes]) * (versions(around[-1], b) if around else 1), around))
     return out
 
 

@@ -235,6 +235,21 @@ _STARTED = {
 }
 """The words of a product that is started."""
 
+IN_REGISTERS = -1
+"""The row of a factor that is no buffer in shared memory: its address is that of registers of the thread."""
+
+
+def _held_factor(n: int) -> str:
+    """Code for whether a factor of the entry `%e` is in registers from `%low` on, of which there are `%bytes`: `%in.N`."""
+    first = _FACTORS + n * FACTOR_WORDS
+    return f"""{word(f"desc.{n}", "e", first + DESC)}
+  {word(f"row.{n}", "e", first + ROW)}
+  %desc.{n}.off = sub i64 %desc.{n}, %low
+  %desc.{n}.in = icmp ult i64 %desc.{n}.off, %bytes
+  %held.{n} = icmp eq i64 %row.{n}, {IN_REGISTERS}
+  %in.{n} = and i1 %held.{n}, %desc.{n}.in"""
+
+
 BESIDE_CODE = f"""
 define internal void @tensorc_afresh(ptr %s, i64 %t) nounwind {{
   {_BESIDE}
@@ -268,13 +283,32 @@ define internal void @tensorc_engage(ptr %s, i64 %t) nounwind {{
   ret void
 }}
 
-define internal void @tensorc_touch(ptr %s, i64 %t, i64 %site) nounwind {{
+define internal void @tensorc_touch(ptr %s, i64 %t, ptr %from, i64 %bytes, i64 %site) noinline nounwind {{
+entry:
   {_BESIDE}
   {_at("touch", "q", TOUCH)}
   store i64 1, ptr %touch.at
   {word("length", "q", LENGTH)}
-  %busy = icmp ne i64 %length, 0
-  br i1 %busy, label %fault, label %out
+  {word("head", "q", HEAD)}
+  %low = ptrtoint ptr %from to i64
+  br label %look
+look:
+  %n = phi i64 [ %head, %entry ], [ %n1, %next ]
+  %busy = icmp slt i64 %n, %length
+  br i1 %busy, label %see, label %out
+see:
+  {_entry("%n", _PRODUCT_WORDS)}
+  {word("acc", "e", _ACC)}
+  %acc.off = sub i64 %acc, %low
+  %in.acc = icmp ult i64 %acc.off, %bytes
+  {_held_factor(0)}
+  {_held_factor(1)}
+  %some = or i1 %in.0, %in.1
+  %mine = or i1 %some, %in.acc
+  br i1 %mine, label %fault, label %next
+next:
+  %n1 = add i64 %n, 1
+  br label %look
 fault:
   call void @tensorc_fault(ptr %s, i64 {EARLY}, i64 %site, i64 0, i64 0, i64 %t, i64 0)
   br label %out

@@ -14,6 +14,7 @@ from typing import assert_never
 from tensorc_dsl.backend.cuda.codegen.device import CALLS, SEEN, DeviceStatements, Seen
 from tensorc_dsl.backend.cuda.codegen.ptx import write_descriptor
 from tensorc_dsl.backend.cuda.emulation.access_costs import MOST_TIMES, key
+from tensorc_dsl.backend.cuda.emulation.queues import IN_REGISTERS
 from tensorc_dsl.backend.cuda.emulation.rendezvous import Instructions, offsets
 from tensorc_dsl.backend.cuda.emulation.watch import COLLECTIVE, LANDING, LOGS, OF_ROLE, PASSING, SPINNING
 from tensorc_dsl.backend.cuda.lower.collectives import (
@@ -415,6 +416,7 @@ class Threads(DeviceStatements):
         super().__init__(f, scope, k)
         self.expressions = self._watched = Watched(f, scope, k, sites)
         self._beside = frozenset(registers_in(k.body))
+        self._held = {b.name: b.size for b in k.local}
         self._known = described_in(collectives_in(k.body)) | outgoing_in(k.body).keys()
         self._maps = k.maps
         self._users = consumers_of(k)
@@ -657,8 +659,10 @@ class Threads(DeviceStatements):
 
     def _touches(self, buffers: frozenset[str]) -> None:
         """Write that the thread accesses these buffers, if some are registers of instructions of warpgroups."""
-        for name in sorted(self._beside & buffers)[:1]:
-            self._state("touch", f"i64 {self._watched.site(name)}")
+        for name in sorted(self._beside & buffers):
+            place, t = self.expressions.scope.buffers[name]
+            size = self._held[name] * t.bytes
+            self._state("touch", f"ptr {place}", f"i64 {size}", f"i64 {self._watched.site(name)}")
 
     def _here(self, text: str, into: str) -> None:
         self._watched.statement, self._watched.into = text, into
@@ -702,7 +706,7 @@ class Threads(DeviceStatements):
         for name, a in operands.items():
             if name != stored:
                 place = f.op(f"ptrtoint ptr {self._own(name, a)} to i64")
-                factors[name] = f"i64 {place}, i64 0, i64 0"
+                factors[name] = f"i64 {place}, i64 {IN_REGISTERS}, i64 0"
         for name, d in descriptors_of(s).items():
             start = f.op(f"ptrtoint ptr {self._watched.place(d.buffer, ZERO)} to i64")
             within = f.op(f"sub i64 {start}, {f.op('ptrtoint ptr %shared to i64')}")

@@ -511,7 +511,7 @@ def of_thread(body: tuple[Device, ...]) -> tuple[Flat, ...]:
         match s:
             case Phase(body=inner) | TmaLoad(body=inner) | TmaStore(body=inner):
                 out += inner
-            case WaitMbarrier():
+            case WaitMbarrier() | ArriveMbarrier():
                 pass
             case Steps(var=var, end=end, body=inner):
                 out.append(Loop(var, ZERO, end, LoopKind.SERIAL, of_thread(inner)))

@@ -17,8 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Literal
 
 from tensorc_dsl.backend.cuda.lower.async_copies import unnumbered_mbarrier
+from tensorc_dsl.backend.cuda.lower.collectives import is_of_group
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
     THREAD,
@@ -34,6 +36,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     TmaStore,
     WaitGroup,
     WaitMbarrier,
+    collectives_in,
     inside,
     of_thread,
     plain,
@@ -43,7 +46,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     with_values,
 )
 from tensorc_dsl.backend.cuda.lower.shared_layout import targets_of
-from tensorc_dsl.backend.cuda.lower.synchronization import BEFORE, accesses, may_meet, placed
+from tensorc_dsl.backend.cuda.lower.synchronization import BEFORE, Access, accesses, may_meet, placed
 from tensorc_dsl.ir.annotations import ASYNC, REGISTERS, pipeline, read_back, roles, teams
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -110,7 +113,7 @@ def marked(program: Program) -> tuple[Program, dict[str, Pipeline]]:
         stages = pipeline(s) if s.kind is LoopKind.PIPELINED else None
         if stages is None or inside or not any(isinstance(x, For) and _counts_threads(x) for _, x in walk(s.body)):
             return with_body(s, body)
-        copies = {b.name: versions(s, b.name) for b in program.buffers}
+        copies = {b.name: versions(s, b) for b in program.buffers}
         marks = tuple(fresh(f"{s.var}_part", used) for _ in body)
         started = frozenset(read_back(s, ASYNC) or ())
         own = roles(s), read_back(s, REGISTERS) or (), teams(s)
@@ -161,11 +164,18 @@ def in_rounds(
 ) -> tuple[Device, ...]:
     """The rounds of the pipeline of the loop `var`. Each part is over `var`, the iteration that it runs for. `mbarriers`
     gives the first of so many new ones, here for bytes."""
-    last = pipeline.last
+    last = max(pipeline.stages[n] for n in parts)
     trips = tuple(_trip(run, pipeline, parts, mbarriers) for run in _adjacent(pipeline, parts))
-    r = _Rounds(end, pipeline, parts, trips)
-    first = Steps(f"{var}.first", index(last), tuple(r.round(var, Var(f"{var}.first"), False)))
-    main = Steps(var, end, tuple(r.round(var, add(Var(var), index(last)), True)))
+    r = _Rounds(end, pipeline, last, parts, trips)
+    number = add(Var(var), index(last))
+    if r.before_last:  # instructions that run beside the threads stand under no condition
+        most, some = sub(end, ONE), Compare(">", end, ZERO)
+        first = tuple(x for n in range(last) for x in r.round(var, index(n), "first"))
+        after = with_values(tuple(r.round(var, number, "last")), {var: most})
+        own = (*first, Steps(var, most, tuple(r.round(var, number, "but_last"))), *after)
+        return own if prove(some, {}) else (Guard(some, own),)
+    first = Steps(f"{var}.first", index(last), tuple(r.round(var, Var(f"{var}.first"), "first")))
+    main = Steps(var, end, tuple(r.round(var, number, "every")))
     match last:
         case 0:
             return (main,)
@@ -216,37 +226,63 @@ def _used(part: Part) -> set[str]:
     return {x for s in stores(of_thread(part.body)) for x in buffers_of(s)}
 
 
+Which = Literal["first", "every", "but_last", "last"]
+"""The rounds before the loop, those of a loop over all iterations, or of one over all but the last, and the last round."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Rounds:
     end: Expr
     pipeline: Pipeline
+    last: int
+    """The last stage of these parts."""
     parts: Mapping[int, Part]
     trips: tuple[_Trip, ...]
 
-    def round(self, var: str, number: Expr, main: bool) -> Iterator[Device]:
-        """What threads do in the round of a number; before the loop, the last stage has no iteration yet."""
+    @property
+    def before_last(self) -> frozenset[int]:
+        """The parts of the stage before the last one, if products of warpgroups are among them and no copies."""
+        stage = frozenset(n for n in self.parts if self.pipeline.stages[n] == self.last - 1)
+        if any(self.parts[n].copies is not None or self.parts[n].tiles is not None for n in stage):
+            return frozenset()
+        every = (s for n in stage for s in collectives_in(self.parts[n].body))
+        return stage if any(is_of_group(s.intrinsic) for s in every) else frozenset()
+
+    def round(self, var: str, number: Expr, which: Which) -> Iterator[Device]:
+        """What threads do in the round of a number: before the loop the last stage has no iteration yet, and in the last
+        round it alone has one."""
         groups, stages, every = self._groups(), self.pipeline.stages, sum(starts for starts, _ in self._runs())
-        early = [(n, p) for n, p in self._reads(main) if stages[n] > stages[p]]
+        early = [(n, p) for n, p in self._reads(which) if stages[n] > stages[p]]
         if early:
             count = min((every - 1 - groups[p]) + (stages[n] - stages[p] - 1) * every for n, p in early)
             yield WaitGroup(count, tuple(x for n, p in early for x in self._landed(p, var, self._iteration(n, number))))
         done = 0
         for starts, run in self._runs():
             for n in run:
-                late = [p for m, p in self._reads(main) if m == n and stages[m] == stages[p]]
+                late = [p for m, p in self._reads(which) if m == n and stages[m] == stages[p]]
                 if late:
                     at = self._iteration(n, number)
                     landed = tuple(x for p in late for x in self._landed(p, var, at))
                     yield WaitGroup(min(done - 1 - groups[p] for p in late), landed)
-                if main or stages[n] < self.pipeline.last:
+                if self._has_some(n, which):
                     for t in self.trips:
                         if t.waits == n:
                             at = self._iteration(n, number)
-                            yield from self._within(n, var, number, main, (WaitMbarrier(simplify(t.at(at), {})),))
-                    yield from self._run(n, var, number, main)
+                            yield from self._within(n, var, number, which, (WaitMbarrier(simplify(t.at(at), {})),))
+                    yield from self._run(n, var, number, which)
             if starts:
                 done += 1
                 yield CommitGroup()
+
+    def _has_some(self, n: int, which: Which) -> bool:
+        """Whether a part has iterations in such a round."""
+        match which:
+            case "first":
+                return self.pipeline.stages[n] < self.last
+            case "last":
+                return self.pipeline.stages[n] == self.last
+            case _:
+                return True
 
     def _runs(self) -> list[tuple[bool, list[int]]]:
         """The parts in the order of a round; adjacent ones that start copies are together, and all others are alone."""
@@ -264,11 +300,11 @@ class _Rounds:
         runs = [run for starts, run in self._runs() if starts]
         return {n: g for g, run in enumerate(runs) for n in run}
 
-    def _reads(self, main: bool) -> list[tuple[int, int]]:
+    def _reads(self, which: Which) -> list[tuple[int, int]]:
         """The parts of a round that use what others copy, with these."""
         out: list[tuple[int, int]] = []
         for n, part in self.parts.items():
-            if part.copies is None and (main or self.pipeline.stages[n] < self.pipeline.last):
+            if part.copies is None and self._has_some(n, which):
                 used = {x for s in stores(of_thread(part.body)) for x in buffers_of(s)}
                 for p, other in self.parts.items():
                     if other.copies is not None and used & {s.buffer for s in stores(other.copies)}:
@@ -284,7 +320,7 @@ class _Rounds:
         assert copies is not None  # only for parts that start copies
         return plain(copies, {var: iteration})
 
-    def _run(self, n: int, var: str, number: Expr, main: bool) -> Iterator[Device]:
+    def _run(self, n: int, var: str, number: Expr, which: Which) -> Iterator[Device]:
         """A part, if its iteration is one of the loop's. Of parts whose tiles have one mbarrier the first starts all."""
         part, at = self.parts[n], self._iteration(n, number)
         body: tuple[Device, ...] = part.body if part.copies is None else (Phase(part.copies, asynchronous=True),)
@@ -293,17 +329,22 @@ class _Rounds:
             every = [x for x in (self.parts[m].tiles for m in trip.parts) if x is not None]
             together = TmaLoad(trip.at(Var(var)), sum(x.size for x in every), tuple(s for x in every for s in x.body))
             body = (together,) if n == trip.parts[0] else ()
-        yield from self._within(n, var, number, main, with_values(body, {var: at}))
+        yield from self._within(n, var, number, which, with_values(body, {var: at}))
 
-    def _within(self, n: int, var: str, number: Expr, main: bool, body: tuple[Device, ...]) -> tuple[Device, ...]:
+    def _within(self, n: int, var: str, number: Expr, which: Which, body: tuple[Device, ...]) -> tuple[Device, ...]:
         """Statements for the iteration that a part runs for, if it is one of the loop's."""
         at = self._iteration(n, number)
-        conds: list[Expr] = []
-        if main:
-            conds += [Compare("<", at, self.end)] if self.pipeline.stages[n] < self.pipeline.last else []
+        limits = [Compare(">=", at, ZERO), Compare("<", at, self.end)]
+        if which == "first":
+            known = {f"{var}.first": (0, self.last - 1)}
+            if prove(limits[0], known) is False:
+                return ()
+            conds = [
+                c for c in limits if prove(c, known) is not True and not (n in self.before_last and c == limits[1])
+            ]
         else:
-            known = {f"{var}.first": (0, self.pipeline.last - 1)}
-            conds += [c for c in (Compare(">=", at, ZERO), Compare("<", at, self.end)) if prove(c, known) is not True]
+            decided = self.pipeline.stages[n] == self.last or n in self.before_last
+            conds = [] if decided else limits[1:]
         return _guarded(conjunction(tuple(conds)), body)
 
 
@@ -362,8 +403,9 @@ def in_roles(
         raise NoRoles(
             "one role has to start TMA loads that run ahead and nothing else, and a second one all other statements"
         )
-    if any(len({pipeline.stages[n] for n in some}) != 1 for some in (loading, used)):
-        raise NoRoles("the statements of a role have different stages")
+    spans = [{pipeline.stages[n] for n in some} for some in (loading, used)]
+    if len(spans[0]) != 1 or max(spans[1]) - min(spans[1]) > 1:
+        raise NoRoles("its loads have different stages, or the other statements more than two")
     if any(parts[n].copies is not None for n in used):
         raise NoRoles("threads copy ahead, too")
     tiles = [x for n in loading if (x := parts[n].tiles) is not None]
@@ -384,11 +426,16 @@ def in_roles(
     slot = floormod(Var(var), index(count))
     mine = slot if many == 1 else add(mul(Var(TEAM), index(count)), slot)
     producer = TmaLoad(add(index(full), mine), sum(x.size for x in tiles), tuple(s for x in tiles for s in x.body))
-    body = tuple(s for n in used for s in parts[n].body)
     own, theirs = pipeline.roles[loading[0]], pipeline.roles[used[0]]
     free = add(index(room), slot)
     loads = Steps(var, end, (WaitMbarrier(free), producer))
-    uses: tuple[Device, ...] = (Steps(var, end, (WaitMbarrier(producer.at), *body, ArriveMbarrier(free, count))),)
+    users = {n: Part(parts[n].body, None) for n in used}
+    last = max((n for n in used if pipeline.stages[n] == max(spans[1])), key=pipeline.order.__getitem__)
+    users[last] = Part((*users[last].body, ArriveMbarrier(free, count)), None)
+    first = next(n for n in used if pipeline.stages[n] == min(spans[1]))
+    users[first] = Part((WaitMbarrier(producer.at), *users[first].body), None)
+    stages = tuple(n - min(spans[1]) for n in pipeline.stages)
+    uses = in_rounds(var, end, replace(pipeline, stages=stages), users, mbarriers)
     if many > 1:
         turn = mbarriers(1, warps)
         mbarriers(many - 1, -warps)  # the first team has the first turn
@@ -558,22 +605,37 @@ def _require_registers(producer: Role, consumer: Role, many: int) -> None:
 
 def _require_apart(producer: Role, consumer: Role, grid: Sequence[Expr]) -> None:
     """Raises LowerError if a tile may be written to an element that is used with another slot."""
-    (release,) = (s for s in inside(consumer.body) if isinstance(s, ArriveMbarrier) and s.slots)
     extents = {**dict(zip(BLOCK_AXES, grid, strict=True)), THREAD: index(consumer.threads)}
-    used = [
-        a.inside(loops, conds)
-        for s, loops, conds in placed(consumer.body)
-        if isinstance(s, Phase)
-        for a in accesses(s.body, ())
-    ]
+    used = list(_in_slots(consumer.body))
+    at = next(s.at for s in inside(consumer.body) if isinstance(s, ArriveMbarrier) and s.slots)
     for s, loops, conds in placed(producer.body):
         if isinstance(s, TmaLoad):
-            slot = substitute(release.at, {v: Var(v + BEFORE) for v, _ in loops})
+            slot = substitute(at, {v: Var(v + BEFORE) for v, _ in loops})
             for a in accesses(s.body, ()):
                 filled = a.inside(loops, conds)
-                others = (b for b in used if a.write and b.buffer == a.buffer)
-                if any(may_meet(filled, b, extents, (Compare("!=", slot, release.at),)) for b in others):
+                others = (x for x in used if a.write and x[0].buffer == a.buffer)
+                if any(may_meet(filled, b, extents, [Compare("!=", slot, n) for n in held]) for b, held in others):
                     raise LowerError(
                         f"a TMA load of `{producer.name}` may write an element of `{a.buffer}` that"
                         f" `{consumer.name}` still reads; leave roles out"
                     )
+
+
+def _in_slots(body: tuple[Device, ...]) -> Iterator[tuple[Access, tuple[Expr, ...]]]:
+    """The accesses of the role that uses tiles, each with the mbarriers of the slots that it has there: of one iteration, or
+    in rounds of two stages of two, before these of the first, and behind them of the last."""
+    every = list(placed(body))
+    released = [n for n, (s, _, _) in enumerate(every) if isinstance(s, ArriveMbarrier) and s.slots]
+    _, around, _ = every[released[0]]
+    ats = [s.at for s, _, _ in every if isinstance(s, ArriveMbarrier) and s.slots]
+    for n, (s, loops, conds) in enumerate(every):
+        if isinstance(s, Phase):
+            held: tuple[Expr, ...] = (ats[0],)
+            if len(ats) > 1:
+                var = around[-1][0]
+                if loops[: len(around)] == around:
+                    held = (ats[0], substitute(ats[0], {var: add(Var(var), ONE)}))
+                else:
+                    held = (substitute(ats[0], {var: ZERO}) if n < released[0] else ats[1],)
+            for a in accesses(s.body, ()):
+                yield a.inside(loops, conds), held

@@ -10,9 +10,9 @@ that it is over. One pass over a kernel keeps what is under way (`UnderWay`), an
 Whether threads meet at an element is decided by integer sets, access by access; what is not affine may be anything. Phases
 of a loop also follow those of the iteration before.
 
-The instructions of warpgroups read and write registers as well. So before a run of them a thread is done with these, and
-behind it it waits, before anything else. In a loop where nothing that they read is written meanwhile, it waits for those of
-the round before (`overlapped`).
+The instructions of warpgroups read and write registers as well. So before a group of them a thread is done with these, and
+it waits for the group before it accesses them again, or goes on to anything that is not for itself alone (`_awaited`). In a
+loop where nothing that they read is written meanwhile, it waits for those of the round before (`overlapped`).
 """
 
 from __future__ import annotations
@@ -510,26 +510,25 @@ def registers_in(body: tuple[Device, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(x.buffer for s in every for x in lane_operands(s).values()))
 
 
-def _awaited(body: tuple[Device, ...], around: Around) -> tuple[Device, ...]:
-    """The statements with fences before instructions of warpgroups, and waits behind them."""
+def _awaited(body: tuple[Device, ...], around: Around, *, at_once: bool = False) -> tuple[Device, ...]:
+    """The statements with fences before instructions of warpgroups, and waits for them: `at_once`, or before the first
+    statement that needs what they write or may change what they read."""
     out: list[Device] = []
-    run: list[Device] = []
-
-    def end() -> None:
-        if run:
-            names = registers_in(tuple(run))
-            out.extend((WgmmaFence(names), *run, WgmmaWait(names)))
-            run.clear()
-
-    for s in body:
+    started = _Started(out, around, at_once)
+    for n, s in enumerate(body):
         if _runs_beside(s):
-            run.append(s)
+            started.run.append(s)
             continue
-        end()
+        if started.is_before(s, body[n + 1 :]):
+            out.append(s)
+            started.end(0)
+            continue
+        started.end(started.needed_by(s))
         match s:
             case Steps(var=var, end=count):
-                s = replace(s, body=_awaited(s.body, around.within(var, count)))
-                out.extend(overlapped(s, around) or (s,))
+                inner = around.within(var, count)
+                found = overlapped(replace(s, body=_awaited(s.body, inner, at_once=True)), around)
+                out.extend(found or (replace(s, body=_awaited(s.body, inner)),))
             case Role():
                 out.append(replace(s, body=_awaited(s.body, around.within(THREAD, index(s.threads)))))
             case Guard():
@@ -539,8 +538,57 @@ def _awaited(body: tuple[Device, ...], around: Around) -> tuple[Device, ...]:
                 out.insert(max((n + 1 for n, x in enumerate(out) if isinstance(x, Steps)), default=len(out)), s)
             case _:
                 out.append(s)
-    end()
+    started.end(len(started.groups))
     return tuple(out)
+
+
+@dataclass(slots=True)
+class _Started:
+    """The instructions of warpgroups that a thread has started, and has not waited for."""
+
+    out: list[Device]
+    around: Around
+    at_once: bool
+    run: list[Device] = field(default_factory=list[Device])
+    """Those of the latest group, which is not in `out` yet."""
+    earlier: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+    """The registers of each group that is."""
+
+    @property
+    def groups(self) -> list[tuple[str, ...]]:
+        """The registers of each group, the oldest first."""
+        return [*self.earlier, registers_in(tuple(self.run))] if self.run else self.earlier
+
+    def is_before(self, s: Device, later: Sequence[Device]) -> bool:
+        """Whether a statement sets sums of the instructions behind it, and may do so before the latest group begins: ptxas
+        lets no two groups be under way if sums are written between their starts."""
+        if self.at_once or not self.run or not later or not _runs_beside(later[0]) or not isinstance(s, Phase):
+            return False
+        used, own = {a.buffer for a in accesses(s.body, ())}, registers_in((later[0],))
+        return used <= set(own) and all(used.isdisjoint(names) for names in self.groups)
+
+    def needed_by(self, s: Device) -> int:
+        """How many of the groups, the oldest, have to be over before a statement: those whose registers it accesses, and all
+        before what instructions have descriptors of changes."""
+        groups = self.groups
+        if self.at_once or not isinstance(s, Phase):
+            return len(groups)
+        every = accesses(s.body, ())
+        if any(a.write and a.buffer in self.around.described for a in every):
+            return len(groups)
+        used = {a.buffer for a in every}
+        return max((n + 1 for n, own in enumerate(groups) if not used.isdisjoint(own)), default=0)
+
+    def end(self, needed: int) -> None:
+        """End the latest group, and wait for so many of the oldest."""
+        groups = self.groups
+        names = tuple(dict.fromkeys(x for own in groups[:needed] for x in own))
+        wait = WgmmaWait(names, len(groups) - needed, bool(self.run))
+        if self.run:
+            self.out.extend((WgmmaFence(groups[-1]), *self.run, wait))
+        elif needed:
+            self.out.append(wait)
+        self.run, self.earlier = [], groups[needed:]
 
 
 def _runs_beside(s: Device) -> bool:
