@@ -334,6 +334,16 @@ def is_of_role(s: Role) -> Expr:
     return found
 
 
+def wgmma_wait_text(s: WgmmaWait) -> str:
+    """The words of PTX for a wait for instructions of warpgroups.
+
+    ptxas moves a wait before instructions that it does not depend on, and so before the exponentials that are computed
+    meanwhile. It does not move it across an event of the performance monitor, which counts something if a profiler asks.
+    """
+    before = "wgmma.commit_group.sync.aligned;" if s.ends_group else "pmevent 0;" if s.buffers else ""
+    return f"{before} wgmma.wait_group.sync.aligned {s.groups};"
+
+
 def barrier_of(s: Role) -> int:
     """The number of the barrier of the threads of a role; 0 is that of a block. Teams that take turns are as large."""
     return 1 + s.first // s.threads

@@ -13,7 +13,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements, Seen, barrier_of, storage
+from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements, Seen, barrier_of, storage, wgmma_wait_text
 from tensorc_dsl.backend.cuda.codegen.maths import HardwareMaths, write_instruction
 from tensorc_dsl.backend.cuda.isa import Line, Ref, lines_of
 from tensorc_dsl.backend.cuda.lower.collectives import (
@@ -493,8 +493,7 @@ class _Lanes(DeviceStatements):
         self._tied("wgmma.fence.sync.aligned;", buffers)
 
     def finish(self, s: WgmmaWait) -> None:
-        end = "wgmma.commit_group.sync.aligned; " if s.ends_group else ""
-        self._tied(f"{end}wgmma.wait_group.sync.aligned {s.groups};", s.buffers)
+        self._tied(wgmma_wait_text(s), s.buffers)
 
     def _tied(self, text: str, buffers: Sequence[str]) -> None:
         known = self.expressions.scope.buffers

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from tensorc_dsl.backend.cuda.codegen.device import barrier_of, is_of_role
+from tensorc_dsl.backend.cuda.codegen.device import barrier_of, is_of_role, wgmma_wait_text
 from tensorc_dsl.backend.cuda.codegen.ptx import CONSTRAINTS, OPCODE_RANK, assembly_text, fields, kind_of
 from tensorc_dsl.backend.cuda.isa import Ref, lines_of
 from tensorc_dsl.backend.cuda.lower.collectives import (
@@ -458,8 +458,7 @@ def held_registers(buffers: Iterable[str], pad: str) -> Iterator[str]:
 
 def wgmma_wait(s: WgmmaWait, pad: str) -> Iterator[str]:
     """A thread waits for the products of its warpgroup."""
-    end = "wgmma.commit_group.sync.aligned; " * s.ends_group
-    yield f'{pad}asm volatile("{end}wgmma.wait_group.sync.aligned {s.groups};" ::: "memory");'
+    yield f'{pad}asm volatile("{wgmma_wait_text(s)}" ::: "memory");'
     yield from held_registers(s.buffers, pad)
 
 

@@ -209,8 +209,8 @@ class _Counter:
                     self._does(here, OF_INSTRUCTION)
                     if not self._is_of_warps(at, here):  # as many loads are under way as there are slots
                         self._ahead(here, self._slots(at) - (not here.role) or 1)
-                case WgmmaWait(groups=groups):
-                    self._does(here, OF_INSTRUCTION if groups else OF_PRODUCT)
+                case WgmmaWait(buffers=buffers, ends_group=ends_group):  # behind other work it is mostly over
+                    self._does(here, OF_PRODUCT if buffers and ends_group else OF_INSTRUCTION)
                 case Ticket():
                     self._does(here, OF_MEMORY + OF_BARRIER, of=ACCESSES)
                 case LookBack():
