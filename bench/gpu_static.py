@@ -178,7 +178,7 @@ compute fused_map(X: f32[M, N], Z: f32[M, N]) -> Y: f32[M, N] {
 """
 
 
-def _attention(d: int, causal: bool, target: str) -> Case:
+def _attention(d: int, causal: bool, target: str, *, overlap: bool = False) -> Case:
     size = f"B=1, H=8, M=1024, N=1024, D={d}, E={d}"
     own = "causal_attention" if causal else "half_attention"
     space, scores = ("hopper", "groups") if target == "sm_90a" else ("tensor_core", "fragments")
@@ -193,6 +193,8 @@ def _attention(d: int, causal: bool, target: str) -> Case:
     }
     length = 32 if (d, scores) == (128, "fragments") else 64  # as many as registers hold
     draws: dict[str, Decision] = {"inline": causal, "tensor_online": True, "length": length, "scores": scores}
+    if overlap:
+        draws |= {"overlap": True, "ahead": 1}
     return Case(f"{own}({size})", space, draws, "attention", constants, 4, 2 * 64 * 64 * d // 4, targets=(target,))
 
 
@@ -232,6 +234,11 @@ CASES: dict[str, Case] = {
         for d in (64, 128)
         for causal in (False, True)
         for target in ("sm_90a", "sm_80")
+    },
+    **{
+        f"attention D={d}{', causal' * causal}, overlapped, sm_90a": _attention(d, causal, "sm_90a", overlap=True)
+        for d in (64, 128)
+        for causal in (False, True)
     },
     **{f"gemm f16, {target}": _gemm(target) for target in ("sm_90a", "sm_80")},
     "softmax": Case(f"softmax(M=1024, N={ROWS})", "default", _ROW, "softmax", {"N": ROWS}),
