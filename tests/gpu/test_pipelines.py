@@ -315,9 +315,9 @@ program p(A: f32[9, 64], C: f32[9, 64]) {
     ("stage", "order", "local", "shared"),
     [
         ("0, 1, 2", "0, 1, 2", 2, 2),
-        ("0, 2, 3", "2, 1, 0", 3, 2),
+        ("0, 2, 3", "2, 1, 0", 2, 2),  # read before the round writes them again
         ("0, 0, 1", "0, 1, 2", 1, 2),
-        ("0, 1, 1", "1, 0, 2", 2, 1),
+        ("0, 1, 1", "1, 0, 2", 1, 1),
         ("0, 4, 5", "0, 1, 2", 5, 2),  # longer than the loop, which is inside of another one
     ],
 )
