@@ -94,6 +94,28 @@ def test_a_space_without_assignments_is_an_error() -> None:
         tune_function(one, {"x": []})
 
 
+def test_a_slip_in_a_space_or_a_constraint_is_named() -> None:
+    values: list[Any] = ["-O2", 5]
+    for given in values:
+        with pytest.raises(TypeError, match="values of 'x' are a list"):
+            tune_function(one, {"x": given})
+    text: Any = "x > 1"
+    with pytest.raises(TypeError, match="a constraint is a function"):
+        tune_function(one, {"x": [1, 2]}, where=text)
+    with pytest.raises(ZeroDivisionError) as failed:
+        tune_function(one, {"x": [0, 1]}, where=lambda x: 1 / x > 0)
+    assert failed.value.__notes__ == ["the constraint was asked for x=0"]
+    with pytest.raises(ValueError, match="records"):
+        tune_function(one, {"x": [0, 1]}, resume=True)
+
+
+@pytest.mark.parametrize("name", ["let", "block size", "größe"])
+def test_a_name_that_the_language_does_not_have_is_searched_and_not_written(name: str) -> None:
+    result = tune_function(one, {name: [1, 2]}, trials=2)
+    assert (len(result.trials), result.text) == (2, "")
+    assert name in repr(result)
+
+
 def test_failures_are_trials() -> None:
     def f(x: int) -> Any:
         match x:
@@ -107,14 +129,16 @@ def test_failures_are_trials() -> None:
                 return "fast"
             case 4:
                 return -1.0
+            case 5:
+                return True
             case _:
                 return [3.0, 2.0, 2.0, 2.0]
 
-    result = tune_function(f, {"x": range(6)}, trials=10)
+    result = tune_function(f, {"x": range(7)}, trials=10)
     failed = {t.decisions["x"]: t.message for t in result.trials if t.seconds is None}
-    assert sorted(failed) == [0, 1, 2, 3, 4]
+    assert sorted(failed) == [0, 1, 2, 3, 4, 5]
     assert failed[0] == "RuntimeError: too many registers"
-    assert (result.best, result.seconds) == ({"x": 5}, 2.0)
+    assert (result.best, result.seconds) == ({"x": 6}, 2.0)
 
 
 def test_if_every_call_fails_there_is_no_best() -> None:
@@ -184,7 +208,7 @@ def test_records_of_another_search_are_not_taken(tmp_path: Path) -> None:
 
 
 def test_a_function_that_cannot_take_the_decisions_is_refused_before_a_call() -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"fits.* cannot be called with the draws block, unroll, pad: .*'pad'"):
         tune_function(fits, SPACE)
     with pytest.raises(ValueError, match="'tile'"):
         tune_function(seconds, SPACE, where=lambda tile: tile > 0)

@@ -12,6 +12,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.report.files import read_source
 from tensorc_dsl.interp.space import Space
@@ -54,7 +55,8 @@ def tune_function(
     draws are of values, as its text or its file. `where` has constraints, which are asked for the draws that their
     parameters name: `lambda block, unroll: block * unroll <= 256`. A draw that is not made is None to them. `f` may return
     several times, of which the lower quartile counts. It fails where it raises an exception, or returns None or what is no
-    time. A failed call is a trial, and no error; StopIteration ends the search.
+    time. A failed call is a trial, and no error; StopIteration ends the search. No call is cut short: `f` limits what may
+    hang, as `subprocess.run(…, timeout=10)` does, whose exception is a failure.
 
     Options are those of a search, but for `until`. Trials are written to the file `records`, as JSON Lines, behind those that
     it has; with `resume`, those of the same `name` (by default that of `f`), space, seed and strategy are not called again.
@@ -64,6 +66,8 @@ def tune_function(
     options = (options or SearchOptions()).but(**changes)
     if options.until is not None:
         raise ValueError("a search of a function states no regret that could end it")
+    if options.resume and records is None:
+        raise ValueError("`resume` goes on from the trials in a file: name it with `records`")
     listed, written, called = listed_space(space, where, options.seed)
     called = name or called or str(getattr(f, "__name__", "function"))
     if not len(listed):
@@ -73,13 +77,17 @@ def tune_function(
     except (TypeError, ValueError):  # some functions that are not written in Python have none
         pass
     else:
-        signature.bind(**listed.decisions(0))
+        try:
+            signature.bind(**listed.decisions(0))
+        except TypeError as e:
+            given = ", ".join(listed.decisions(0))
+            raise TypeError(f"{called}{signature} cannot be called with the draws {given}: {e}") from None
     return search_function(
         f,
         listed,
         options,
         name=called,
-        written=written or partial(pinned, called if called.isidentifier() else "function", listed),
+        written=written or partial(_written, called if called.isidentifier() else "function", listed),
         records=None if records is None else Path(records),
         on_trial=on_trial,
     )
@@ -101,6 +109,16 @@ def listed_space(
     made_of = None if complete else draws.makes
     listed = Assignments.of_rows(names, [[row.get(name) for name in names] for row in rows], where, made_of)
     return listed, lambda decisions: draws.trace(schedule.body, decisions).text, schedule.name
+
+
+def _written(name: str, assignments: Assignments, decisions: Mapping[str, Decision]) -> str:
+    """The schedule with the decisions pinned; empty where a draw or the function has a name that the language cannot have."""
+    text = pinned(name, assignments, decisions)
+    try:
+        _schedule(text)
+    except TschedError:
+        return ""
+    return text
 
 
 def _schedule(space: str | PathLike[str]) -> tree.ScheduleDef:

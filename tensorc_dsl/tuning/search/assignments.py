@@ -68,7 +68,10 @@ class Values:
 
     @staticmethod
     def of(name: str, values: Iterable[Decision]) -> Values:
-        """Distinct values. Raises ValueError where there are none, TypeError for one that no record can hold."""
+        """Distinct values. Raises ValueError where there are none, TypeError for one that no record can hold, and for a text,
+        whose letters are hardly meant."""
+        if isinstance(values, str) or not isinstance(cast(object, values), Iterable):
+            raise TypeError(f"the values of {name!r} are a list, such as [{values!r}], not {values!r}")
         found: dict[tuple[type, Decision], Decision] = {}
         for given in values:
             value: Any = cast(Any, given).item() if isinstance(given, np.generic) else given
@@ -290,6 +293,8 @@ class _Rule:
 
     @staticmethod
     def of(function: Where, names: Sequence[str]) -> _Rule:
+        if not callable(function):
+            raise TypeError(f"a constraint is a function of draws, such as `lambda {names[0]}: …`, not {function!r}")
         parameters = inspect.signature(function).parameters.values()
         if any(p.kind is p.VAR_KEYWORD for p in parameters):
             return _Rule(function, tuple(range(len(names))))
@@ -310,7 +315,11 @@ class _Rule:
             if codes not in self.said:
                 of = [draws[p] for p in self.places]
                 given = {d.name: None if c == ABSENT else d.values[c] for d, c in zip(of, codes, strict=True)}
-                self.said[codes] = bool(self.function(**given))
+                try:
+                    self.said[codes] = bool(self.function(**given))
+                except Exception as e:
+                    e.add_note(f"the constraint was asked for {', '.join(f'{n}={v!r}' for n, v in given.items())}")
+                    raise
             answers[n] = self.said[codes]
         return answers[inverse.reshape(-1)]
 

@@ -46,8 +46,9 @@ class FunctionTrial:
 class FunctionResult:
     """The result of a search. `best` has the decisions of the fastest call and `seconds` its time; both are None if no call
     succeeded. `trials` are all calls, in order, with those of a resumed search. `text` is a schedule with the decisions of
-    the best pinned, empty without one. It is `exhausted` if every assignment was tried, `interrupted` if Ctrl-C ended it.
-    `unkept` says why trials are not in the file of records, from the first one that could not be written on.
+    the best pinned, empty without one or where a name is none of the language. It is `exhausted` if every assignment was
+    tried, `interrupted` if Ctrl-C ended it. `unkept` says why trials are not in the file of records, from
+    the first one that could not be written on.
     """
 
     best: Mapping[str, Decision] | None
@@ -150,7 +151,8 @@ def called(f: Callable[..., Timed], decisions: Mapping[str, Decision]) -> Functi
         times = () if found is None else tuple(float(t) for t in np.atleast_1d(np.asarray(found, dtype=np.float64)))
     except (TypeError, ValueError):
         return FunctionTrial(decisions, None, message=f"it returned {found!r}, which is no time")
-    if not times or not all(0 < t < math.inf for t in times):
+    # A function that returns whether it succeeded has measured nothing: True is no second.
+    if not times or not all(0 < t < math.inf for t in times) or np.asarray(found).dtype == np.bool_:
         return FunctionTrial(decisions, None, message=f"it returned {found!r}")
     return FunctionTrial(decisions, seconds_of(times), times)
 

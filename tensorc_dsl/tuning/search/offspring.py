@@ -100,10 +100,11 @@ class Pool:
         step = rng.random((count, len(draws))) < 0.5
         mate_of = rng.integers(len(mates), size=count)
         take = rng.random((count, len(draws))) < 0.5
+        made = [m.decisions for m in mates]
         for j, d in enumerate(draws):
             shelf = self._shelf(d.distribution, rng)
             near = shelf.moves(int(own[j]))
-            theirs = np.array([self._of_mate(m, d, int(own[j]), shelf) for m in mates], dtype=np.intp)
+            theirs = np.array([self._of_mate(m, d, int(own[j]), shelf) for m in made], dtype=np.intp)
             anew = rng.integers(len(shelf.decisions), size=count)
             moved = near[rng.integers(len(near), size=count)] if len(near) else anew
             rows[:, j] = np.select(
@@ -114,8 +115,8 @@ class Pool:
         return Group(template, np.unique(rows, axis=0))
 
     @staticmethod
-    def _of_mate(mate: Trace, draw: Draw, own: int, shelf: Shelf) -> int:
-        theirs = mate.decisions.get(draw.name)
+    def _of_mate(mate: Mapping[str, Decision], draw: Draw, own: int, shelf: Shelf) -> int:
+        theirs = mate.get(draw.name)
         return shelf.number(theirs) if theirs is not None and draw.distribution.contains(theirs) else own
 
     def single(self, template: Trace, decisions: Mapping[str, Decision], rng: np.random.Generator) -> Group:
