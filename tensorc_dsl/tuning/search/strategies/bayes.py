@@ -51,7 +51,7 @@ KNOWN = 512
 """Offspring are ranked by a model of at most about so many trials: the fastest half, and some of the others."""
 
 INITIAL = 16
-"""Trials before the model is used; fewer in short searches, and half as many with records of other tasks."""
+"""Trials before the process is used; fewer in short searches, and half as many where other tasks or a model predict."""
 
 BLIND = 3
 """Every third of these offspring is expanded without a judgement."""
@@ -196,8 +196,7 @@ class Bayes:
         return self._reserve.drawn(1) or self._reserve.beside(seen)
 
     def _plan(self) -> list[Candidate]:
-        """The defaults, then draws from the prior; most of the plan is what other tasks predict to be fast, if they do, or
-        half of it what a model does, if there is one."""
+        """The defaults, then what other tasks predict to be the fastest, or a model, if there are some; else draws."""
         planned = self._reserve.replayed(self._defaults, len(self._defaults), len(self._defaults))
         planned += self._reserve.moved(self._setting.itself()[: self._initial // AHEAD])
         # Where no trial is left for the model, only what other tasks know can choose among more draws than there are trials.
@@ -213,17 +212,13 @@ class Bayes:
         self._source = self._setting.source(median)
         self._modelled = len({c.cycles for c in drawn} - {None}) > 1  # else it says nothing
         self._reserve.keep(drawn)
-        wanted = max(0, self._initial - len(planned))
         if self._source is not None or self._modelled:
-            if self._source is not None:
-                wanted = max(0, self._initial // 2 - len(planned))
-            foreseen = self._foreseen(drawn, wanted - wanted // (2 if self._source is None else 4))
-            planned += foreseen
-            wanted -= len(foreseen)
+            return planned + self._foreseen(drawn, max(0, self._initial // 2 - len(planned)))
+        wanted = max(0, self._initial - len(planned))
         return planned + self._reserve.take(range(min(wanted, len(self._reserve.waiting))))
 
     def _foreseen(self, drawn: Sequence[Candidate], count: int) -> list[Candidate]:
-        """Candidates that are predicted to be fast; schedules of other tasks, where there are any, are a third."""
+        """The candidates that are predicted to be the fastest."""
         others = [*self._setting.itself()[self._initial // AHEAD :], *self._setting.bests()]
         moved = self._reserve.moved(alike(others, [c.trace for c in drawn])[:MOVED])
         self._reserve.keep(moved)
@@ -233,10 +228,7 @@ class Bayes:
             bred = self._reserve.bred(parents_of([c.trace for c, _ in known]), known, FORESEEN, BLIND)
             self._reserve.keep(bred)
             candidates += bred
-        kept = min(count // 3, len(moved))
-        said = self._reserve.taken([c for c, _ in self._said(self._reserve.waiting)[: count - kept]])
-        still = [c for c, _ in self._said(moved) if any(c is w for w in self._reserve.waiting)]
-        return said + self._reserve.taken(still[:kept])
+        return self._reserve.taken([c for c, _ in self._said(self._reserve.waiting)[:count]])
 
     def _said(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, float]]:
         """Candidates with what is predicted of them, the fastest first."""
