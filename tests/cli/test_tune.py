@@ -120,7 +120,7 @@ def test_a_regret_is_told_and_ends_a_search() -> None:
     assert all(line.keys() == {"event", "task"} | documented()["regret"] for line in regrets)
     assert len(regrets) == 2 and all(0.0 <= line["share"] <= 9.0 for line in regrets)
     assert told[0]["until"] == 9.0
-    assert told[-1]["enough"] is True and told[-1]["trials"] == 32 and told[-1]["regret"] == regrets[-1]["share"]
+    assert told[-1]["enough"] is True and told[-1]["trials"] == 24 and told[-1]["regret"] == regrets[-1]["share"]
 
 
 def test_a_budget_ends_a_search_without_trials() -> None:

@@ -52,7 +52,7 @@ def test_a_moved_schedule_keeps_what_fits_and_has_a_near_tile_elsewhere(tmp_path
     assert again.moved([t.decisions for t in again.draws(3)]) == []
 
 
-def test_bayes_tries_schedules_of_other_tasks_first(tmp_path: Path) -> None:
+def test_bayes_tries_schedules_of_other_tasks_first_where_they_are_predicted_to_be_the_fastest(tmp_path: Path) -> None:
     path = tmp_path / "t.tsched"
     path.write_text(FILE)
     tasks = load(path, threads=1)
@@ -61,11 +61,12 @@ def test_bayes_tries_schedules_of_other_tasks_first(tmp_path: Path) -> None:
     task = tasks["large"]
     explorer = Keeping(task.space, 1, "large", task.target)
     known = Explorer(task.space, 2, "large", task.target)
-    rows = np.array([known.describe(t) for t in known.draws(12)])
-    past = [Experience(rows, np.linspace(-1.0, 0.0, 12))]
+    fast, slow = 8 * known.moved(bests), known.draws(48)
+    rows = np.array([known.describe(t) for t in (*fast, *slow)])
+    past = [Experience(rows, np.repeat([0.0, -2.0], [len(fast), len(slow)]))]
     setting = Setting(explorer, 64, source=lambda median: Source.of(past, median()), bests=lambda: bests)
     asked = strategy_of("bayes")(setting)
-    batch = {t.text for t in (*asked.propose(8, 1.0), *asked.propose(8, 1.0))}
+    batch = {t.text for t in asked.propose(8, 1.0)}
     assert len(explorer.kept) >= 2
     assert len(batch & {t.text for t in explorer.kept}) >= 2
 
