@@ -97,11 +97,11 @@ def test_decisions_equal_those_of_one_machine_with_the_same_answers(strategy: st
 
 
 def test_the_next_batch_is_proposed_while_machines_have_the_last_trials_of_one() -> None:
-    """Two for each machine, but no more than three quarters of the batch: no machine waits for proposals."""
+    """Two for each machine, but no more than three quarters of the first batch: no machine waits for proposals."""
     _, events = searched(Alone(6), "random")
     steps = [e for e in events if isinstance(e, Proposed | Measured)]
     before = [sum(isinstance(x, Measured) for x in steps[:n]) for n, e in enumerate(steps) if isinstance(e, Proposed)]
-    assert before == [0, 12 - 9, 24 - 9]
+    assert before == [0, 12 - 9, 24 - 12]
 
 
 def test_searches_of_several_targets_go_on_side_by_side_and_decide_as_alone() -> None:

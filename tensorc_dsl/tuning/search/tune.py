@@ -492,10 +492,11 @@ class Search:
     def _later(self, count: int) -> int:
         """How many of the last trials of a batch come behind the proposals for the next one.
 
-        They are what machines have at most, so that none waits for proposals, but no more than three quarters.
+        They are what machines have at most, so that none waits for proposals. A quarter of the first batch is awaited, since
+        nothing is known before.
         """
         many = self._given.many
-        return 0 if many is None else min(AHEAD * many.lanes, count - count // 4)
+        return 0 if many is None else min(AHEAD * many.lanes, count if self.log.outcomes else count - count // 4)
 
     def _collect(self, wait: bool) -> None:
         """Log and learn the outcomes that slow machines held back: those that are known, or all trials that are open."""
