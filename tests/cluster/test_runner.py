@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -72,6 +73,26 @@ def test_a_device_times_one_kernel_at_a_time_and_has_at_most_two_orders(monkeypa
     for number in range(2):
         spans = sorted((began, ended) for *_, n, began, ended in timings(log) if n == number)
         assert all(a[1] <= b[0] + 1e-3 for a, b in pairwise(spans))
+
+
+def test_answers_whose_transfer_dask_cancels_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a worker ends meanwhile: Dask's call has neither a result nor an error then."""
+    some = programs(4)
+    with stubs(Stub(0)) as runner:
+        assert runner.lanes == 1
+        client = runner._pool._client
+        gather, cancelled = client._gather, list[bool]()
+
+        async def broken(*args: object, **kwargs: object) -> object:
+            if len(cancelled) < 2:
+                cancelled.append(True)
+                raise asyncio.CancelledError
+            return await gather(*args, **kwargs)
+
+        monkeypatch.setattr(client, "_gather", broken)
+        found = measured(runner, some)
+    assert len(cancelled) == 2
+    assert sorted(o.seconds or 0.0 for o in found) == sorted(map(time_of, some))
 
 
 def test_waiting_in_the_queue_is_no_time_out() -> None:

@@ -224,6 +224,16 @@ class User(Protocol):
         ...
 
 
+def _synced(client: Any, what: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What Dask's call returns. Raises TimeoutError, and ConnectionAbortedError where it was cancelled, as with the end of a
+    worker: `distributed.utils.sync` has neither a result nor an error then, and reads a name without a value.
+    """
+    try:
+        return client.sync(what, *args, callback_timeout=CONNECT_SECONDS, **kwargs)
+    except UnboundLocalError as e:
+        raise ConnectionAbortedError("a call of Dask was cancelled") from e
+
+
 class Pool:
     """The workers of a scheduler, as this process sees them, with the token. A context that ends the connection.
 
@@ -295,10 +305,7 @@ class Pool:
             raise Lost("the connection is broken")
         began = time.perf_counter()
         try:
-            return cast(
-                Mapping[str, Any],
-                client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=CONNECT_SECONDS),
-            )
+            return cast(Mapping[str, Any], _synced(client, client.scheduler.identity, n_workers=-1))
         except (OSError, TimeoutError) as e:
             raise Lost(reason_of(e)) from e
         finally:
@@ -373,10 +380,8 @@ class Pool:
         if good:
             # An answer may be lost with its worker, and waiting for it would take for ever.
             try:
-                data = self._client.sync(
-                    self._client._gather, [one.future for one in good], errors="skip", callback_timeout=CONNECT_SECONDS
-                )
-            except TimeoutError:
+                data = _synced(self._client, self._client._gather, [one.future for one in good], errors="skip")
+            except (TimeoutError, ConnectionAbortedError):
                 data = [None] * len(good)
             except OSError as e:
                 raise Lost(reason_of(e)) from e
