@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import time
+import traceback
 import zlib
 
 # The processes of one run of all tests take all cores: threads of NumPy's and SciPy's libraries would wait for each other,
@@ -22,7 +24,9 @@ from hypothesis import settings
 from tensorc_dsl.backend.llvm import backend
 from tensorc_dsl.backend.llvm.model import cycles
 from tensorc_dsl.backend.llvm.model.machine import keep_common
+from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.faces.api import kernel, searching
+from tensorc_dsl.faces.cli import failures
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import bind
@@ -63,6 +67,22 @@ def nothing_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         m.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
         m.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         keep_common(host_target())  # nothing is measured, and searches are the same on all machines with these caches
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def internal_errors_have_their_traces() -> Iterator[None]:
+    """A command that a test runs in this process keeps what it writes to itself; of an internal error, the trace is shown."""
+    asked = failures.exhausted
+
+    def exhausted(e: BaseException) -> Diagnostic | None:
+        found = asked(e)
+        if found is None:
+            traceback.print_exception(e, file=sys.__stderr__)
+        return found
+
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(failures, "exhausted", exhausted)
         yield
 
 

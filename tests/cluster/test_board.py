@@ -360,8 +360,9 @@ EMULATED = PROCESSORS["cortex-a72"]
 @pytest.mark.skipif(missing(EMULATED) != "", reason=f"not installed: {missing(EMULATED)}")
 def test_a_board_of_another_instruction_set_under_qemu(fake: FakeBoard, tmp_path: Path) -> None:
     text = fake.program.read_text("utf-8")
-    runs = 'sh -c "$(printf %s "$*" | sed "s#[.]/#qemu-aarch64 ./#g")"'
-    fake.program.write_text(text.replace('sh -c "$*"', runs), encoding="utf-8")
+    runs = 'sh -c "$(printf %s "$1" | sed "s#[.]/#qemu-aarch64 ./#g")"'
+    assert 'sh -c "$1"' in text
+    fake.program.write_text(text.replace('sh -c "$1"', runs), encoding="utf-8")
     task = loads(f"target machine = llvm({EMULATED.target})\n{SMALL}", target="machine")["small"]
     with Board("ssh://board") as board:
         result = task.search(trials=4, on=board, records=tmp_path / "r.sqlite")

@@ -225,19 +225,14 @@ def text_of(e: Expr) -> str:
 def _binary(op: str, a: Expr, b: Expr) -> str:
     x, y, t = text_of(a), text_of(b), dtype_of(a)
     if op in ("min", "max"):
-        return f"{'least' if op == 'min' else 'most'}({_argument(a)}, {_argument(b)})"
+        return f"{'least' if op == 'min' else 'most'}<{TYPES[t.name]}>({value(a)}, {value(b)})"
     if op in ("/", "%") and not t.is_float and not _rounds_down(a, b):
-        return f"{'quotient' if op == '/' else 'remainder_'}({_argument(a)}, {_argument(b)})"
+        return f"{'quotient' if op == '/' else 'remainder_'}<{TYPES[t.name]}>({value(a)}, {value(b)})"
     if op == "%" and t.is_float:
         raise CompileError("the view in CUDA C++ has no words for `%` of floats; see its PTX")
     result = f"({x} {'^' if op == 'xor' else op} {y})"
     # C computes in int what is narrower.
     return f"({TYPES[t.name]}){result}" if t.is_integer and t.bits < 32 else result
-
-
-def _argument(e: Expr) -> str:
-    """An argument of a template, whose type must be that of the other one."""
-    return f"{e.value}LL" if isinstance(e, Const) and e.dtype == INDEX else value(e)
 
 
 def _rounds_down(a: Expr, b: Expr) -> bool:
