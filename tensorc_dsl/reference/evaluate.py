@@ -61,7 +61,7 @@ from tensorc_dsl.reference.values import (
     EvaluateError,
     Values,
     alive_steps,
-    cases,
+    decided_parts,
     form,
     linear_parts,
     reference_arithmetic,
@@ -579,7 +579,7 @@ class Evaluation(Values):
 
     def pieces(self, box: Box) -> Iterator[Box]:
         """The parts of a box that are evaluated one after another, node by node."""
-        for part in cases([s.value for s in self.block.body], box):
+        for part in decided_parts([s.value for s in self.block.body], box):
             yield from part.chunks(range(len(box.size)), CHUNK_LIMIT)
 
     # --- step by step ------------------------------------------------------------------------------------------------

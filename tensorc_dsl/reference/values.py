@@ -137,7 +137,7 @@ MOST = 64
 """A box is left whole that would have more parts."""
 
 
-def cases(exprs: Sequence[Expr], box: Box) -> list[Box]:
+def decided_parts(exprs: Sequence[Expr], box: Box) -> list[Box]:
     """The parts of the box, in any order, in each of which the conditions over one iterator are decided."""
     done: list[Box] = []
     waiting = [box]

@@ -14,7 +14,7 @@ from tensorc_dsl.reference.evaluate import evaluate, unscheduled_nests
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.reference.values import Box, alive_steps, cases
+from tensorc_dsl.reference.values import Box, alive_steps, decided_parts
 from tensorc_dsl.tuning.measure.local import memory_needed
 from tests.compute.texts import build
 
@@ -108,7 +108,7 @@ def test_a_box_is_cut_where_conditions_turn() -> None:
     }""", N=70, M=80)  # fmt: skip
     (block,) = (b for nest in unscheduled_nests(p) for b in nest)
     whole = Box(("vi", "vj"), (0, 0), (70, 80))
-    parts = cases([block.body[0].value], whole)
+    parts = decided_parts([block.body[0].value], whole)
     seen = np.zeros((70, 80), int)
     for part in parts:
         seen[part.slices((0, 1))] += 1
@@ -121,4 +121,4 @@ def test_a_box_that_would_fall_into_many_parts_is_whole(monkeypatch: pytest.Monk
     p = build(HEAT, N=100, M=120)
     (block, _) = (b for nest in unscheduled_nests(p) for b in nest)
     whole = Box(("vt", "vi", "vj"), (1, 0, 0), (1, 100, 120))
-    assert cases([block.body[0].value], whole) == [whole]
+    assert decided_parts([block.body[0].value], whole) == [whole]

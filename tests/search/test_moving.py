@@ -11,7 +11,7 @@ from tensorc_dsl.faces.api import load
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.draws.choices import Categorical
 from tensorc_dsl.schedule.trace.trace import Draw, Trace
-from tensorc_dsl.tuning.search.expansion import alike
+from tensorc_dsl.tuning.search.expansion import with_shared_draws
 from tensorc_dsl.tuning.search.source import Experience, Source
 from tensorc_dsl.tuning.search.space import Explorer
 from tensorc_dsl.tuning.search.strategy import Setting, strategy_of
@@ -33,8 +33,8 @@ def traced(*names: str) -> Draw:
 def test_schedules_with_common_draws_are_alike_and_those_with_most_come_first() -> None:
     here = [make_trace([traced("a"), traced("b"), traced("c")]), make_trace([traced("x")])]
     bests: list[Mapping[str, Decision]] = [{"y": 1}, {"a": 1, "b": 1, "z": 1}, {"a": 2, "b": 1, "c": 1}, {"x": 2}, {}]
-    assert alike(bests, here) == [bests[2], bests[3], bests[1]]
-    assert alike([], here) == [] and alike(bests, []) == []
+    assert with_shared_draws(bests, here) == [bests[2], bests[3], bests[1]]
+    assert with_shared_draws([], here) == [] and with_shared_draws(bests, []) == []
 
 
 def test_a_moved_schedule_keeps_what_fits_and_has_a_near_tile_elsewhere(tmp_path: Path) -> None:

@@ -502,7 +502,7 @@ def NOT_DESCRIBED(*, name: str, scope: str, params: str, swizzles: str) -> None:
 @problem("E0674", "two lanes store one element of `{name}`", help="a lane stores what no other one does")
 def STORED_TWICE(*, name: str) -> None: ...
 @problem("E0674", "`{opcode}` does something else: {why}")
-def OTHER_MEANING(*, opcode: str, why: str, repair: str) -> None: ...
+def OPCODE_DIFFERS(*, opcode: str, why: str, repair: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -599,7 +599,7 @@ def assembly_faults(i: Intrinsic, code: str, span: Span) -> Iterator[Diagnostic]
             known = tma_difference if is_tma(i) else wgmma_difference
             other = known(i, [_plain(x) for x in lines if x.opcode], found)
             if other is not None:
-                yield OTHER_MEANING(span, opcode=lines[-1].opcode or lines[-2].opcode, why=other[0], repair=other[1])
+                yield OPCODE_DIFFERS(span, opcode=lines[-1].opcode or lines[-2].opcode, why=other[0], repair=other[1])
 
 
 def _plain(line: Line) -> str:
@@ -615,7 +615,7 @@ def _other_mma_meanings(
         operands = _groups(line, found)
         other = None if operands is None else mma_difference(i, line.opcode, operands)
         if other is not None:
-            yield OTHER_MEANING(span, opcode=line.opcode, why=other.why, repair=other.repair)
+            yield OPCODE_DIFFERS(span, opcode=line.opcode, why=other.why, repair=other.repair)
 
 
 def _groups(line: Line, found: dict[str, Held]) -> tuple[Held, ...] | None:

@@ -20,7 +20,7 @@ from tensorc_dsl.elaborate.bindings import dimensions
 from tensorc_dsl.elaborate.views import ABOUT, VIEW
 from tensorc_dsl.faces.lsp.analysis import Analysis
 from tensorc_dsl.faces.lsp.commands import program_before
-from tensorc_dsl.faces.lsp.cursor import Cursor, around, callee, cursor
+from tensorc_dsl.faces.lsp.cursor import Cursor, around, callee_of_call, cursor
 from tensorc_dsl.faces.lsp.parts import Piece
 from tensorc_dsl.faces.lsp.records import Records
 from tensorc_dsl.faces.packages import Resolver, SearchFolder
@@ -289,7 +289,7 @@ def _arguments(analysis: Analysis, at: Cursor) -> Items:
     call = at.call
     if call is None or call.keyword:
         return
-    target = callee(analysis, call)
+    target = callee_of_call(analysis, call)
     if target is None:
         return
     for p in target.parameters:

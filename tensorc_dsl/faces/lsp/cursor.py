@@ -170,7 +170,7 @@ class Callee:
     doc: str
 
 
-def callee(analysis: Analysis, call: Call, local: Kind | None = None) -> Callee | None:
+def callee_of_call(analysis: Analysis, call: Call, local: Kind | None = None) -> Callee | None:
     """What an open call calls; None for a name that nothing has. `local` is the kind of the name in the body."""
     name, c = call.name, analysis.checked
     if call.is_method:
@@ -407,7 +407,7 @@ def signature_help(analysis: Analysis, position: lsp.Position) -> lsp.SignatureH
     at = cursor(piece.part.text, offset - piece.start)
     call = None if at.silent else at.call
     local = None if call is None else around(analysis, piece, at, offset - piece.start).names.get(call.name)
-    target = None if call is None else callee(analysis, call, local)
+    target = None if call is None else callee_of_call(analysis, call, local)
     if call is None or target is None:
         return None
     label, parameters = f"{target.name}(", list[lsp.ParameterInformation]()

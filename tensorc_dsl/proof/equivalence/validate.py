@@ -619,7 +619,7 @@ def INTERFACE(*, what: str) -> None: ...
     "{which} does not write {element}{sizes}",
     help="run the block for all elements: a loop ends too early, or a guard is too narrow",
 )
-def MISSING(*, which: str, element: str, sizes: ExampleSizes) -> None: ...
+def MISSING_IN_OUTPUT(*, which: str, element: str, sizes: ExampleSizes) -> None: ...
 @problem("E0807", "it is not proved that the programs compute the same: {reason}")
 def UNPROVED(*, reason: str, repair: str) -> None: ...
 
@@ -881,5 +881,5 @@ def _result(values: Values, p: Buffer) -> At:
             if not rest.is_disjoint(values.code.written(w).range()):
                 values.require_written(node, rest)  # a write exists, but nothing that an update could start from
         (at,), sizes = example(rest, [len(names)])
-        raise Refuted(MISSING(None, which=values.which, element=element(p.name, at), sizes=sizes), sizes)
+        raise Refuted(MISSING_IN_OUTPUT(None, which=values.which, element=element(p.name, at), sizes=sizes), sizes)
     return node

@@ -73,7 +73,7 @@ _COPIES = 5
 """How often a copy is tried while another process writes."""
 
 
-def look(path: Path, wait: float) -> None:
+def require_database_path(path: Path, wait: float) -> None:
     """Raises TschedError (E0702, E0703, E0715) if the path cannot be a database of ours. No file is made or changed."""
     try:
         mode = path.stat()
@@ -427,7 +427,7 @@ class Database:
         """
         path = (path or default_path()).expanduser()
         with errors.explained(path, wait):
-            look(path, wait)
+            require_database_path(path, wait)
             path.parent.mkdir(parents=True, exist_ok=True)
             # Autocommit: each statement stands alone and `add_all` groups what belongs together.
             with ExitStack() as stack:
@@ -456,7 +456,7 @@ class Database:
         with errors.explained(path, wait, reading=True), ExitStack() as stack:
             if not path.exists():
                 return None
-            look(path, wait)
+            require_database_path(path, wait)
             connection = stack.enter_context(for_reading(path, wait))
             if is_empty(connection):
                 return None

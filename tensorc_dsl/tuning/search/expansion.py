@@ -45,7 +45,7 @@ ALIKE = 0.5
 that either has."""
 
 
-def alike(bests: Sequence[Mapping[str, Decision]], traces: Sequence[Trace]) -> list[Mapping[str, Decision]]:
+def with_shared_draws(bests: Sequence[Mapping[str, Decision]], traces: Sequence[Trace]) -> list[Mapping[str, Decision]]:
     """Of the schedules of other tasks, those that share enough draws with one of the traces, which share most first."""
     draws = [t.decisions.keys() for t in traces]
     shares = [max((len(d & b.keys()) / len(d | b.keys()) for d in draws if d or b), default=0.0) for b in bests]

@@ -29,7 +29,7 @@ from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tensorc_dsl.tuning.records.database import Asked, Measured, Teaches
 from tensorc_dsl.tuning.records.trial import Machine, subject, target_key
-from tensorc_dsl.tuning.search.expansion import Expander, alike, is_told, meaning_of
+from tensorc_dsl.tuning.search.expansion import Expander, is_told, meaning_of, with_shared_draws
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.model import Forest
 from tensorc_dsl.tuning.search.space import Explorer, candidate_key
@@ -347,7 +347,7 @@ def first_choice(
     lessons = Lessons.of(program, target, target.cores, teachers)
     explorer = Explorer(model, 0, program.name, target, sizing(program).timed[-1], expander)
     drawn = [default, *explorer.draws(SOON - 1)]
-    known = [*lessons.itself(), *alike(lessons.bests(), drawn)]
+    known = [*lessons.itself(), *with_shared_draws(lessons.bests(), drawn)]
     cycles = [(c, t) for t in (*drawn, *explorer.moved(known[:NEARBY])) if (c := explorer.modelled(t)) is not None]
     return min(cycles, key=lambda one: one[0], default=(0.0, default))[1]
 

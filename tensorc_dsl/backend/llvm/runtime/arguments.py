@@ -118,7 +118,7 @@ def check_array(a: Array, p: Param, shape: tuple[int, ...], address: int, sizes:
         repair = _COPIED_BACK if p.output else copies
         raise ValueError(
             f"{p.name}: the array is not C-contiguous (strides {a.strides}); {repair}, or declare its layout:"
-            f" {declared(p, a)}"
+            f" {parameter_for_layout(p, a)}"
         )
     if address % a.itemsize:
         repair = _COPIED_BACK if p.output else "pass a copy of it"
@@ -127,7 +127,7 @@ def check_array(a: Array, p: Param, shape: tuple[int, ...], address: int, sizes:
         raise ValueError(f"{p.name}: the array is read-only, but the kernel writes it; pass another one, or none")
 
 
-def declared(p: Param, a: Array) -> str:
+def parameter_for_layout(p: Param, a: Array) -> str:
     """A declaration of a parameter that takes arrays of the layout of `a`: `A: f32[M, K] strides [1, S]`."""
     steps = [n // a.itemsize if n % a.itemsize == 0 else None for n in a.strides]
     if any(n is None or n < 0 for n in steps):

@@ -19,7 +19,7 @@ import numpy as np
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, spread_of
 from tensorc_dsl.tuning.search.assignments import ListedExplorer, Survey
-from tensorc_dsl.tuning.search.expansion import alike
+from tensorc_dsl.tuning.search.expansion import with_shared_draws
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.model import Memory, Model, noise_of
 from tensorc_dsl.tuning.search.offspring import Candidate, Reserve, parents_of
@@ -220,7 +220,7 @@ class Bayes:
     def _foreseen(self, drawn: Sequence[Candidate], count: int) -> list[Candidate]:
         """The candidates that are predicted to be the fastest."""
         others = [*self._setting.itself()[self._initial // AHEAD :], *self._setting.bests()]
-        moved = self._reserve.moved(alike(others, [c.trace for c in drawn])[:MOVED])
+        moved = self._reserve.moved(with_shared_draws(others, [c.trace for c in drawn])[:MOVED])
         self._reserve.keep(moved)
         candidates = [*drawn, *moved]
         for _ in range(ROUNDS):
