@@ -215,6 +215,19 @@ def test_rounds_go_on_until_several_have_the_fastest_call(
     assert clock.round == rounds - 1
 
 
+def test_a_process_that_waits_for_longer_than_a_round_has_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An infinite one has no text: `tune` ended in an internal error."""
+
+    class Stalled(Rounds):
+        def perf_counter(self) -> float:
+            self.now += 1.0  # each look at the clock is a second after the one before
+            return self.now
+
+    clock = Stalled((0.05,) * 12)
+    monkeypatch.setattr(baseline, "time", clock)
+    assert fastest([clock.call, clock.call]).seconds == pytest.approx(1.05)
+
+
 def test_a_child_that_fails_gives_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
     assert numpy_seconds(programs.matmul(5, 7, 3), 1) is None
