@@ -13,6 +13,7 @@ from tensorc_dsl.ir.expr import Binary, Compare, Dim, Expr, Var, index, loads
 from tensorc_dsl.ir.program import AT_ONCE, Block, Buffer, For, Iter, IterKind, LoopKind, Program, Stmt, Store
 from tensorc_dsl.proof.sets.dependence import overwritten
 from tests.affine.test_simplify import value
+from tests.examples import examples
 from tests.programs import load
 
 LOOPS: tuple[str, ...] = ("i", "j")
@@ -73,7 +74,7 @@ def lost(blocks: tuple[Block, ...], sizes: tuple[int, ...], how: tuple[LoopKind,
     return False
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(st.tuples(subscripts(), subscripts(), guards()), min_size=1, max_size=2),
     st.tuples(st.integers(1, 3), st.integers(1, 3)),

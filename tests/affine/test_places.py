@@ -54,6 +54,7 @@ LOOPS = (f"for t in {STEPS}, i in {ROWS}", f"for i in {ROWS}, t in {STEPS}")
 READS = (f"{STEPS - 1}", f"{STEPS - 1} - vu", f"{STEPS - 1} - vu * 2", "vu")
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("reach", [1, 2])
 def test_what_is_kept_is_what_is_read(reach: int) -> None:
     accepted = 0

@@ -133,6 +133,7 @@ BREAKS: dict[str, tuple[str, str, str]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", BREAKS)
 def test_broken_product(name: str) -> None:
     old, new, said = BREAKS[name]

@@ -89,6 +89,7 @@ task t = it(N=1..64) with s
 """
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("text", "word", "other"),
     [

@@ -106,6 +106,7 @@ def test_references_agree_with_those_of_the_library(name: str) -> None:
         assert tolerance >= 0
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("shape", [(31, 18), (17, 41)])
 @pytest.mark.parametrize("name", ["gauss_terms", "gauss_taps", "unsharp_planes", "harris_planes", "laplacian_pyramid"])
 def test_references_agree_with_pipelines_of_stencils(name: str, shape: tuple[int, int]) -> None:

@@ -52,6 +52,7 @@ def test_every_filter_has_inputs_and_a_reference() -> None:
     assert IMAGES.keys() == FILTERS.keys()
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("compute", STENCILS)
 @pytest.mark.parametrize("steps", [1, 4])
 def test_c_steps_as_the_reference_does(compute: str, steps: int) -> None:

@@ -187,6 +187,7 @@ def differ(one: Program, other: Program) -> bool:
     return False
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("what", KEPT)
 def test_kept_bits_are_proved_and_are_the_same(tasks: Mapping[str, Task], what: str) -> None:
     name, steps = KEPT[what]
@@ -195,6 +196,7 @@ def test_kept_bits_are_proved_and_are_the_same(tasks: Mapping[str, Task], what: 
     assert not differ(own, program)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("what", PARTED)
 def test_other_bits_are_not_proved_and_are_others(tasks: Mapping[str, Task], what: str) -> None:
     name, steps = PARTED[what]

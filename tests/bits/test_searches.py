@@ -38,6 +38,7 @@ def task(name: str) -> Task:
     return tensorc_dsl.load("f.tsched", threads=1)[name]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["small", "image"])
 def test_schedules_that_are_drawn_keep_the_bits(name: str) -> None:
     one = task(name).keeping(bits=True)

@@ -170,6 +170,7 @@ task scan = scanned(T=65) with in_order
 """
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     "name", ["mm", "mm_any", "positive", "byte_product", "bf16_twice", "paired", "weighted", "scale"]
 )
@@ -177,6 +178,7 @@ def test_kernels_of_all_kinds_are_right_as_they_are_here(name: str, board: Board
     same_as_here(load(HERE / "tasks.tsched", threads=2)[name], board)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["rows", "update", "scan"])
 def test_strides_updates_and_scans_are_right_as_they_are_here(name: str, board: Board) -> None:
     task = loads(KINDS, threads=1)[name]
@@ -332,6 +334,7 @@ def test_the_command_says_that_no_roof_is_measured(tmp_path: Path, fake: FakeBoa
     assert "comparing the best one with the one in its file" in err
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_search_that_ends_early_leaves_nothing_on_the_board(
     tmp_path: Path, fake: FakeBoard, number: signal.Signals

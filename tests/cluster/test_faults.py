@@ -105,6 +105,7 @@ def test_a_scheduler_that_does_not_come_back_ends_the_search_with_the_reason(tmp
                 list(answers)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("guilty", [True, False])
 def test_a_trial_whose_workers_died_three_times_is_condemned_only_if_it_is_guilty(tmp_path: Path, guilty: bool) -> None:
     some = programs(6)

@@ -244,4 +244,4 @@ def test_the_view_has_words_for_what_a_machine_adds() -> None:
         assert text in cuda_text(lower_device(updates(t, value, start)))
     t, value, start, _, _ = KINDS["f32 max"]
     text = cuda_text(lower_device(updates(t, value, start)))
-    assert "atomicCAS(at_, was_, bitcast<unsigned>((float)most(" in text and "(unsigned *)&H[v]" in text
+    assert "atomicCAS(at_, was_, bitcast<unsigned>((float)most<float>(" in text and "(unsigned *)&H[v]" in text

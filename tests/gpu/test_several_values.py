@@ -68,6 +68,7 @@ def check(t: Task, trace: Trace, name: str, n: int) -> None:
             np.testing.assert_allclose(values[out], want, 1e-4, 1e-5, err_msg=f"{name} {out}\n{trace.text}")
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", DRAWN)
 @pytest.mark.parametrize("name", NAMES)
 def test_threads_reduce_all_values_together(name: str, case: str, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def branches(t: str, draws: dict[str, Decision]) -> list[If]:
     return [x for x in flat if isinstance(x, If) and "not" in str(x.cond).lower()]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", CASES)
 def test_steps_below_the_diagonal_compare_nothing_and_are_right(case: str) -> None:
     text, draws = CASES[case]

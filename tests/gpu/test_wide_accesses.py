@@ -46,6 +46,7 @@ def task(text: str) -> Task:
     return td.loads(f"{HEAD}\ntask t = {text} with default\n")["t"]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", CASES)
 def test_loads_and_stores_are_vectors(case: str) -> None:
     text, draws, lanes = CASES[case]

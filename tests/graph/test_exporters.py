@@ -231,6 +231,7 @@ def test_constants_of_lists_and_windows_are_tables(tmp_path: Path) -> None:
 # --- floats of 16 bits -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_floats_of_16_bits_are_rounded_once(dtype: Any, tmp_path: Path) -> None:
     """A long sum of numbers of which each is small beside it: rounded at each step, it would stay at 2048, or at 256."""
@@ -396,6 +397,7 @@ def test_operators_of_onnx_runtime_are_as_there(name: str, tmp_path: Path) -> No
     require_equal(m, inputs, tmp_path, 1e-4)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_quantized_operators_of_onnx_runtime_are_as_there(dtype: Any, tmp_path: Path) -> None:
     def scale(value: float) -> Array:
@@ -475,6 +477,7 @@ ODD = [
 ]  # fmt: skip
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("stem", ["net", "relu_1", "groups", "let", "0 ä", "épilogues", 'a"b'])
 def test_values_and_files_have_any_names(stem: str, tmp_path: Path) -> None:
     """Equal up to case, and up to what a name of the language has; words of the language, and names of what is used."""

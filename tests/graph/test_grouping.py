@@ -129,6 +129,7 @@ space anyhow for graph { any_of }
 """
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(40))
 def test_a_joined_model_computes_the_same(seed: int) -> None:
     rng = random.Random(seed)

@@ -225,6 +225,7 @@ def test_a_branch_in_a_branch_reads_values_of_the_outer_one(tmp_path: Path) -> N
     assert np.allclose(load_model(written(m, tmp_path))(x), np.maximum(x, 0) * -x + np.abs(x))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("back", [0, 1])
 def test_a_scan_is_a_copy_of_its_body_for_each_step(back: int, tmp_path: Path) -> None:
     """Two states, of which only one is read, two inputs along different axes, and a value from outside."""

@@ -213,6 +213,7 @@ def drawn(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[str, list[A
     return choices[int(rng.integers(len(choices)))]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(24))
 def test_random_networks_compute_the_same(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)

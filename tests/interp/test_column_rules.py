@@ -151,6 +151,7 @@ def test_kernels_compute_what_the_task_does(name: str) -> None:
     native.require_right(t, drawn(t, 3))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["open_rows", "open_columns"])
 def test_kernels_of_open_sizes_take_any_of_them(name: str) -> None:
     t = task(name, host_target(2))

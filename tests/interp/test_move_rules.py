@@ -117,6 +117,7 @@ def test_results(name: str) -> None:
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("name", "applies"), [("copy", True), ("padded", True), ("turned", False), ("soft", False), ("product", False)]
 )

@@ -23,6 +23,7 @@ from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.syntax.parse import parse
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial
+from tests.examples import examples
 from tests.interp.spaces import again, rng, schedule, space
 
 LOOPS = "let [i, j, k] = C.loops"
@@ -292,7 +293,7 @@ def of(body: str) -> Space:
     return space(f"{CUT}module m(C: Block) {{\n{body}\n}}\nspace s for llvm {{ m }}", m=24, n=30, k=6)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(50))
 @given(BODIES.map("\n".join), st.integers(0, 1000))
 def test_replaying_a_trace_gives_the_same_program(steps: str, seed: int) -> None:
     s = of(steps)

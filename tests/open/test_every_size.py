@@ -16,6 +16,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("seed", range(2))
 def test_kernels_are_right_at_each_size(seed: int) -> None:
     assert faults(seed, SIZES) == []

@@ -184,6 +184,7 @@ def _part(box: Box, rng: random.Random) -> Box:
     return tuple(out)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("seed", range(2))
 def test_random_cases(name: str, seed: int) -> None:

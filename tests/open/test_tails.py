@@ -59,6 +59,7 @@ def drawn(task: Task, count: int) -> Iterator[Trace]:
                 yield trace
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", RESULTS)
 def test_kernels_are_right_at_each_size(name: str) -> None:
     task = loads(TEXT, threads=2)[name]

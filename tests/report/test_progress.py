@@ -235,6 +235,7 @@ def numpy_is_timed_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_seconds, "COMMAND", (python, option, MOMENT + program))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("columns", [40, 80])
 def test_a_search_on_a_terminal(tmp_path: Path, columns: int) -> None:
     text = tuned(tmp_path, columns)
