@@ -48,15 +48,33 @@ def unknown_laws(defn: tree.ReducerDef) -> list[Diagnostic]:
     return [UNKNOWN_LAW(law.span, name=law.id, notes=near(law.id, LAWS)) for law in defn.assumes if law.id not in LAWS]
 
 
-def law_findings(defn: tree.ReducerDef, reducer: Combiner) -> list[Diagnostic]:
+def law_findings(defn: tree.ReducerDef, made: Declared) -> list[Diagnostic]:
     """The findings about the laws of a reducer for values of one type: the broken laws, else the unproved ones."""
-    found = verdicts(reducer)
+    found = tuple(_as_written(v, made.order) for v in verdicts(made.combiner))
     broken = [v for v in found if isinstance(v, Broken)]
     if broken:
         return [_broken(defn, v) for v in broken]
     assumed = {law.id for law in defn.assumes}
     open_laws = [v for v in found if isinstance(v, Open) and v.law not in assumed]
     return [_unproved(defn, found, open_laws)] if open_laws else []
+
+
+def _as_written(v: Verdict, order: Sequence[int]) -> Verdict:
+    """The verdict with the values of its example in the order of the file; `order` is that in which they are stored."""
+    match v:
+        case Broken():
+            return _example_as_written(v, order)
+        case Open(nan=Broken() as nan):
+            return replace(v, nan=_example_as_written(nan, order))
+        case _:
+            return v
+
+
+def _example_as_written(v: Broken, order: Sequence[int]) -> Broken:
+    def put(values: Sequence[object]) -> tuple[object, ...]:
+        return tuple(values[order.index(k)] for k in range(len(order)))
+
+    return replace(v, at=tuple(map(put, v.at)), left=put(v.left), right=put(v.right))
 
 
 def _broken(defn: tree.ReducerDef, v: Broken) -> Diagnostic:
@@ -135,7 +153,7 @@ def user_reducer(defn: tree.ReducerDef, dtypes: Sequence[DType], at: tree.Expr) 
     made, found = None, list[Diagnostic]()
     try:
         made = reducer_of(defn, dtypes)
-        found = law_findings(defn, made.combiner)
+        found = law_findings(defn, made)
     except Invalid as e:
         found = list(e.diagnostics)
     if made is None or found:
@@ -217,7 +235,7 @@ def check_reducer(defn: tree.ReducerDef) -> list[Diagnostic]:
     for some in (*mixed, *((t,) * count for t in DTYPES.values())):
         types = (*some, *some[-1:] * (count - len(some)))
         try:
-            found = law_findings(defn, reducer_of(defn, types).combiner)
+            found = law_findings(defn, reducer_of(defn, types))
         except Invalid as e:
             untyped[types] = e.diagnostics
             continue

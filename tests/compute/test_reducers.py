@@ -120,3 +120,11 @@ def _program(p: Program, old: str, new: str) -> Program:
     made = format_program(p).replace(old, new)
     assert new in made
     return parse_program(Source("p.tsched", made))
+
+
+def test_values_of_an_example_stand_as_in_the_file() -> None:
+    """`m` is stored first, since it reads the old `n`: the example had it first, too, and was none of the reducer."""
+    reducer = "reducer f((n, m), (k, a)) = (n + k, m if k == 0.0 else a if n == 0.0 else m + a) identity (0.0, 0.0)"
+    compute = "compute g(X: f32[M, N]) -> C: f32[M], S: f32[M] { (C[i], S[i]) = reduce f[j] (1.0, X[i, j]) }"
+    said = "\n".join(errors(f"{reducer}\n{compute}", M=2, N=3))
+    assert "f((0, 1), (0, 2)) is (0, 1), f((0, 2), (0, 1)) is (0, 2)" in said
