@@ -276,6 +276,50 @@ def backend(copy: Copy) -> None:
         copy.write(f"tensorc_dsl/backend/toy/{name}", (TOY / name).read_text(encoding="utf-8"))
 
 
+def module(copy: Copy) -> None:
+    text = "/// The first loop of a block carries a word.\nmodule word_at(b: Block)\nwhen len(b.loops) > 0\n{\n"
+    text += '    annotate(b.loops[0], "word", "here")\n}\n'
+    copy.write("stdlib/cpu/words.tsched", text)
+    test = (
+        '"""`stdlib/cpu/words.tsched`."""\n\nfrom tensorc_dsl.faces.api import loads\n\n'
+        'SPACE = "use std.cpu.words.{word_at}\\nuse std.ops.{gelu}\\nspace words for llvm { word_at }\\n"\n\n\n'
+        "def test_a_loop_has_a_word() -> None:\n"
+        '    trace = loads(f"{SPACE}task small = gelu(M=4, N=8) with words", threads=1)["small"].sample(0)\n'
+        '    assert \'"word", "here"\' in trace.text\n'
+    )
+    copy.write("tests/interp/test_words.py", test)
+
+
+def decision(copy: Copy) -> None:
+    text = "# 999. Words stay at loops\n\nStatus: accepted, 2026-11-30\n\nA word that nobody reads costs nothing.\n"
+    copy.write("docs/decisions/0999-words-stay.md", text)
+
+
+TALLY = '''"""`tally`: say how many tasks a file has."""
+
+from __future__ import annotations
+
+import click
+
+from tensorc_dsl.faces.cli.options import common_options, file_argument, load
+from tensorc_dsl.faces.report.terminal import write
+
+
+@click.command()
+@file_argument
+@common_options
+def tally(file: str) -> None:
+    """Print how many tasks a file has."""
+    write(f"tasks: {len(load(file))}\\n")
+'''
+
+
+def command(copy: Copy) -> None:
+    copy.write("tensorc_dsl/faces/cli/commands/tally.py", TALLY)
+    formatted = '    ("fmt", F),\n'
+    copy.edit("tests/cli/test_hostile_text.py", formatted, f'{formatted}    ("tally", F),\n')
+
+
 RECIPES: dict[str, tuple[Callable[[Copy], None], dict[str, str]]] = {
     "a primitive": (primitive, {"name": "touch", "code": REFUSED}),
     "a draw": (draw, {"name": "coin"}),
@@ -285,6 +329,9 @@ RECIPES: dict[str, tuple[Callable[[Copy], None], dict[str, str]]] = {
     "an error": (error, {"code": FOUND}),
     "an intrinsic": (intrinsic, {"name": "floats"}),
     "a backend": (backend, {"name": "toy"}),
+    "a module or a space, documented with `///`": (module, {"name": "words"}),
+    "a decision, where a later engineer would undo it": (decision, {"name": "0999-words-stay"}),
+    "a command": (command, {"name": "tally"}),
 }
 """By the row of CONTRIBUTING: what it does, and what stands for the placeholders of the row."""
 
@@ -335,12 +382,14 @@ NARROW = (
     "tests/primitives", "tests/explain/test_pages.py", "tests/schedule/test_random_steps.py", "tests/docs/test_tensorir.py",
     "tests/trace/test_distributions.py", "tests/trace/draws/test_coin.py", "tests/stdlib/test_ops.py",
     "tests/search/test_strategies.py", "tests/codegen/test_instructions.py", "tests/check/test_vocabulary.py",
-    "tests/cli/test_explain.py", "tests/docs/test_reference.py",
+    "tests/cli/test_explain.py", "tests/docs/test_reference.py", "tests/docs/test_decisions.py", "tests/interp/test_words.py",
+    "tests/cli/test_hostile_text.py",
 )  # fmt: skip
 WORDS = (
     "touch", REFUSED, FOUND, "Coin or coin", "triple", "again and (seed or budget or fails)", "fma_8", "rint",
     "every_code or left_over or every_step_and_draw or what_the_table or every_word or every_operator",
     "there_is_an_example or every_refusal or hints_are_for", "generated_parts and not fresh[primitives]",
+    "decision", "a_loop_has_a_word", "every_command_is_tried or tally",
 )  # fmt: skip
 """The page of primitives is as it was just made: which steps keep the bits is proved for all cases of all pages."""
 
@@ -376,6 +425,7 @@ def test_the_command_line_knows_it(played: tuple[Copy, Touched]) -> None:
     assert "both equally likely" in copy.says("explain", "sample_coin")
     assert "number next to" in copy.says("explain", "rint")
     assert "nothing to touch with" in copy.says("explain", REFUSED)
+    assert copy.says("tally", "x.tsched") == "tasks: 2\n"
     assert "again" in copy.says("tune", "--strategy", "help")
     assert "the toy has no C for Call" in copy.says("show", "x.tsched", "cut_8", "--stage", "c", status=1)
     assert "llvm.rint" in copy.says("show", "x.tsched", "cut_8", "--stage", "llvm", "--target", "native")
