@@ -1,5 +1,5 @@
-"""Contraction: which operations the code generators round once, and how an expression looks that says so: a sum of a
-product, and a function whose result is rounded to 16 bits.
+"""Contraction: which operations are rounded otherwise than one by one, and how an expression looks that says so: a sum of a
+product, a function whose result is rounded to 16 bits, and a sum of products of floats of 8 bits.
 
 Whether `x * y + z` is one operation, with one rounding, is decided by the form of the expression that a store has, and by
 nothing else: neither by the lanes of a loop nor by what stands around the store. So two stores whose expressions are equal
@@ -8,7 +8,7 @@ once they are `contracted` are compiled to the same operations, and a product th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeGuard
 
@@ -132,6 +132,23 @@ def rounded_function(e: Expr, approx: float = 0.0) -> Call | None:
     if not isinstance(e, Call) or BEFORE_ROUNDING.get(e.function, 1.0) > approx or e.function not in BEFORE_ROUNDING:
         return None
     return e if dtype_of(e) == F32 else None
+
+
+SUM_BITS = 14
+"""The significant bits that tensor cores keep of a sum of products of floats of 8 bits: all terms of an instruction and the
+old sum are aligned to the largest of them, and what is below these bits is cut off (DeepSeek-V3 Technical Report, 2024,
+section 3.3.2; Zhang et al., SageAttention2, 2024, section 3.3)."""
+
+SUM_TERMS = 128
+"""The terms of such a sum that schedules let tensor cores add up, before it is added to one of f32."""
+
+
+def is_product_of_octets(factors: Sequence[Expr]) -> bool:
+    """Whether a term of a sum of f32, the product of `factors`, is one of two floats of 8 bits."""
+    return len(factors) == 2 and all(
+        isinstance(f, Cast) and f.dtype == F32 and dtype_of(f.operand).is_float and dtype_of(f.operand).bits == 8
+        for f in factors
+    )
 
 
 def parts_of_argument(x: Expr) -> tuple[Expr, Expr | None, Expr | None]:

@@ -12,6 +12,11 @@ The theorem assumes that rounding errors have mean 0. This fails when a running 
 term is below its rounding error: from about a million terms in f32 on, a sum in order exceeds the bound. The check then
 reports a true loss, since the result has lost terms. A schedule that makes partial sums stays within the bound.
 
+Tensor cores keep few bits of sums of products of floats of 8 bits (`SUM_BITS`), and schedules add every `SUM_TERMS` terms to
+sums of f32. Each of the cuts of such a step loses up to one unit of these bits of its sum, half on average, towards zero: of
+terms of both signs what is lost is random, with the variance of a uniform number, and of terms of one sign it adds up. So
+such a sum has a bound that grows with the root of the sum of its squared terms, and one that grows with its value.
+
 A bound of NaN allows everything: `overflow` says where.
 
 In a scan, and in a reduction by a declared reducer, the errors of one step are propagated to the next. A schedule may group
@@ -30,7 +35,14 @@ from typing import assert_never
 import numpy as np
 
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.contraction import allowed_error, parts_of_argument, rounded_function
+from tensorc_dsl.ir.contraction import (
+    SUM_BITS,
+    SUM_TERMS,
+    allowed_error,
+    is_product_of_octets,
+    parts_of_argument,
+    rounded_function,
+)
 from tensorc_dsl.ir.dtypes import (
     F32,
     F64,
@@ -289,6 +301,10 @@ def _change(made: Array, value: Array, t: DType) -> Array:
 
 
 LAMBDA = 4.0
+CUT = 2.0 ** (1 - SUM_BITS)
+"""What a cut loses of a sum of products of floats of 8 bits, at most."""
+CUTS = SUM_TERMS + SUM_TERMS // 32
+"""The cuts of a step of such a sum: of its terms, and of the sum so far in each instruction, which has 32 terms."""
 FUNCTION_ROUNDOFFS = 8.0
 """The error of a maths function in units of roundoff: vector libraries promise 4 ulp, that is 8 roundoffs. The code
 generator's own functions of f32 are tested to 2 ulp (docs/maths.md); those of f64 are the C library's."""
@@ -345,6 +361,8 @@ class _Errors(Evaluation):
         self.sums = len(self.scan) == 1 and len(block.body) == 1 and adds_terms(block.body[0])
         self.sizes = self.small = np.zeros(())
         """Of a sum the sizes of its terms, of a product those of its terms above 1 and below 1."""
+        self.squares: Array | None = None
+        """The sum of the squared terms, of a sum of which tensor cores keep few bits."""
         self.magnitudes: dict[str, Array] = {}
         """The sum of the magnitudes of the terms so far, of a running sum."""
 
@@ -474,9 +492,11 @@ class _Errors(Evaluation):
                     np.maximum.at(out, some.at, unless_below(surely[some.at], value, error))
             return
         values = np.zeros_like(out) if update.op != "*" else np.ones_like(out)
+        factors = self.product(update)
+        if factors is not None and is_product_of_octets(factors):
+            self.squares = np.zeros_like(out)
         for part in self.parts(update):
             region = self.region(part)
-            factors = self.product(update)
             if factors is not None:
                 pairs = [
                     (v, self.overflows.factor(v, e, dtype_of(f)))
@@ -487,6 +507,9 @@ class _Errors(Evaluation):
                 rounding = growth + u * (len(factors) - 1)
                 out[region] += self.stored(magnitude * rounding + carried, part)
                 self.sizes[region] += self.stored(magnitude, part)
+                if self.squares is not None:
+                    squares = self.sum_of_products([v.astype(np.float64) ** 2 for v, _ in pairs], part)
+                    self.squares[region] += self.stored(squares, part)
                 continue
             value, error = (np.broadcast_to(x, part.size) for x in self.pair(update.value, part, None))
             axes = tuple(self.reduce)
@@ -523,6 +546,9 @@ class _Errors(Evaluation):
         if not t.is_float or update.op not in ("+", "*"):
             return
         region = self.region(self.box)
+        if self.squares is not None:
+            lost = LAMBDA * sqrt(CUTS / 3) * np.sqrt(self.squares[region]) + CUTS / 4 * np.abs(value[region])
+            out[region] += np.where(np.isfinite(value[region]), CUT * lost, 0.0)
         if update.op == "+":
             out[region] += self.overflows.summed(value[region], self.sizes[region], t)
         else:

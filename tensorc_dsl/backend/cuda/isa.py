@@ -159,6 +159,12 @@ lines are along k. Those of 8 bits always have them along the sum, without a num
 FORM = "{ .reg .pred p; setp.eq.b32 p, 0, 0; wgmma… C, A, B, p, 1, 1, 0, 0; }"
 
 
+def sums_in_few_bits(code: str) -> bool:
+    """Whether the sums of an instruction have `SUM_BITS`, and not those of f32. The manual does not say so."""
+    found = OPCODE.search(code)
+    return found is not None and found[3] in ("e4m3", "e5m2")
+
+
 def wgmma_difference(
     i: Intrinsic, statements: Sequence[str], operands: Mapping[str, Held | Described]
 ) -> tuple[str, str] | None:

@@ -7,24 +7,32 @@ effect. Two such memories are used in turn, since a lane may give for the next i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from math import prod
 
 from tensorc_dsl.backend.cuda.codegen.device import PLAN
 from tensorc_dsl.backend.cuda.emulation.watch import BESIDE, BLOCK, CHANGED, NOW, OFFSET, PLAIN, PROXY, UNKNOWN, word
+from tensorc_dsl.backend.cuda.isa import sums_in_few_bits
 from tensorc_dsl.backend.cuda.lower.collectives import is_of_group, lane_operands
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
 from tensorc_dsl.backend.cuda.lower.shared_layout import descriptors_of
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.statements import Statements
-from tensorc_dsl.ir.dtypes import INDEX, U16, DType
+from tensorc_dsl.ir.contraction import SUM_BITS
+from tensorc_dsl.ir.dtypes import F32, INDEX, U16, U32, DType
 from tensorc_dsl.ir.expr import (
     ZERO,
+    Binary,
+    Bitcast,
+    Call,
     Cast,
+    Compare,
+    Const,
     Expr,
     Load,
+    Select,
     Var,
     add,
     constant,
@@ -363,7 +371,7 @@ class Instructions:
                 gather += [factor(f"{name}.{x}", d.operand, places[x]) for x, d in descriptors_of(s).items()]
                 self.tables += [x.text for x in gather]
                 give = dict(zip((*give, *descriptors_of(s)), (x.name for x in gather), strict=True))
-            self.known[i] = Emulated(give, self._take(f"{name}.take", i, found[i.store.buffer]))
+            self.known[i] = Emulated(give, self._take(f"{name}.take", s, found[i.store.buffer]))
         return self.known[i]
 
     def _table(self, name: str, h: Held) -> str:
@@ -378,9 +386,9 @@ class Instructions:
         self._function(name, [body], h, {"from": ("%from", t), "to": ("%to", t)}, "ptr %from, ptr %to")
         return name
 
-    def _take(self, name: str, i: Intrinsic, h: Held) -> str:
+    def _take(self, name: str, s: Collective, h: Held) -> str:
         """`void (ptr memory, ptr result, i64 lane)`: compute a lane's elements of the result by the effect."""
-        n, number = Var("n"), _number(h, Var("n"))
+        i, n, number = s.intrinsic, Var("n"), _number(h, Var("n"))
         values: dict[str, Expr] = {}
         rest = number
         for at, size in reversed(list(zip(i.store.indices, h.operand.shape, strict=True))):
@@ -396,18 +404,25 @@ class Instructions:
                 return Load("out", (n,), e.dtype)
             return Load(e.buffer, (_flat(operands[e.buffer], e.indices),), e.dtype)
 
+        def each_term(body: Flat) -> Flat:
+            for a in reversed(i.axes):
+                if a.kind is IterKind.REDUCE:
+                    body = Loop(a.name, ZERO, index(a.extent), LoopKind.SERIAL, (body,))
+            return body
+
         value = substitute(rewrite_expr(i.store.value, here), values)
-        body: Flat = Store("out", (n,), value)
-        for a in reversed(i.axes):
-            if a.kind is IterKind.REDUCE:
-                body = Loop(a.name, ZERO, index(a.extent), LoopKind.SERIAL, (body,))
+        few = sums_in_few_bits(s.code)
+        body = _sum_in_few_bits(value, each_term) if few else [each_term(Store("out", (n,), value))]
         given = is_update(i) and i.store.buffer in read_operands(i)
         first = [Store("out", (n,), Load(h.operand.name, (number,), h.operand.dtype))] if given else []
         places, _ = offsets(i)
         buffers: dict[str, tuple[str, DType]] = {"out": ("%out", h.operand.dtype)}
         buffers |= {x: (f"%at.{x}", operands[x].dtype) for x in places}
         starts = [f"%at.{x} = getelementptr i8, ptr %memory, i64 {at}" for x, at in places.items()]
-        self._function(name, [*first, body], h, buffers, "ptr %memory, ptr %out", starts)
+        if few:
+            buffers["unit"] = ("%unit", F32)
+            starts.append("%unit = alloca float")
+        self._function(name, [*first, *body], h, buffers, "ptr %memory, ptr %out", starts)
         return name
 
     def _function(
@@ -426,6 +441,34 @@ class Instructions:
         loop = Loop("n", ZERO, index(h.count), LoopKind.SERIAL, tuple(body))
         Statements(f, table, PLAN, name, workspace="null", worker=None).write((loop,))
         f.define(f"define internal void @{name}({params}, i64 %lane) noinline nounwind")
+
+
+def _sum_in_few_bits(value: Expr, each_term: Callable[[Flat], Flat]) -> list[Flat]:
+    """What adds the terms of `value`, a sum of what an element was and a term, to the element with `SUM_BITS`: as far off as
+    the machine is. `unit` is the largest of them at first, and then the value of the lowest bit that is kept of each; what is
+    infinite or no number stays so.
+    """
+    assert isinstance(value, Binary) and isinstance(value.lhs, Load)
+    old, term, place = value.lhs, value.rhs, value.lhs.indices
+    unit, none = Load("unit", (ZERO,), F32), Const(0.0, F32)
+
+    def masked(x: Expr, bits: int) -> Expr:
+        return Bitcast(Call("bit_and", (Bitcast(x, U32), Const(bits, U32))), F32)
+
+    def cut(x: Expr) -> Expr:
+        whole = Binary("*", Call("trunc", (Binary("/", x, unit),)), unit)
+        return Select(Compare(">", unit, none), whole, x)
+
+    exponent = 0xFF << 23
+    lowest = Binary("*", masked(unit, exponent), Const(2.0 ** (1 - SUM_BITS), F32))
+    return [
+        Store("unit", (ZERO,), Call("abs", (old,))),
+        each_term(Store("unit", (ZERO,), Binary("max", unit, Call("abs", (term,))))),
+        Store("unit", (ZERO,), Select(Call("isfinite", (unit,)), lowest, none)),
+        Store("out", place, cut(old)),
+        each_term(Store("out", place, Binary("+", old, cut(term)))),
+        Store("out", place, masked(old, 2**32 - 2 ** (24 - SUM_BITS))),
+    ]
 
 
 def _number(h: Held, n: Expr) -> Expr:
