@@ -423,7 +423,7 @@ def ended(s: Loop, known: Known, ranges: Ranges, lanes: Ranges, always: bool) ->
     if plan is None or not (plan.worth or always):
         return s
     highs = [x.maybe for x in plan.stages[0].highs if not loads(x.maybe)]
-    body = decided(s.body, plan.ends)
+    body = decided(s.body, [*plan.ends, Compare("<", Var(s.var), s.end)])
     return replace(s, end=extreme("min", s.end, highs, ranges), body=body)
 
 

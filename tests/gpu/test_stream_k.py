@@ -17,6 +17,7 @@ from tensorc_dsl.backend.cuda.model.cycles import estimates
 from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.target import Target
+from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.handlers import condition
 from tensorc_dsl.schedule.trace.trace import Trace
 from tests.gpu.kernels import ptx, whole
@@ -39,14 +40,25 @@ TENSOR_SIZES = {
 }
 
 
+_LOADED: dict[str, Decision] = {"copied": "tma", "copied_1": "tma"}
+
+GROUP_SIZES: dict[str, tuple[str, int, dict[str, Decision]]] = {
+    "odd sizes": ("half_matmul(M=90, N=200, K=200)", 3, {}),
+    "by threads": ("half_transposed(M=192, N=128, K=320)", 4, {"copied": "threads", "ahead": 1}),
+    "loads": ("half_matmul(M=192, N=128, K=320)", 4, {**_LOADED, "beside": False, "ahead": 2}),
+    "roles": ("half_matmul(M=192, N=128, K=320)", 4, {**_LOADED, "beside": True, "ahead": 2}),
+    "steps in f32": ("two_types(M=128, N=192, K=640, S=f8e4m3, T=f8e5m2)", 4, {**_LOADED, "beside": True, "ahead": 1}),
+}
+
+
 def few(folder: Path, text: str, cores: int, space: str) -> Task:
     """The task `t = text` for a GPU with so many multiprocessors."""
-    uses = f"use std.gpu.{space}.{{{space}}}\n{target_of_few('few', cores)}"
+    uses = f"use std.gpu.{space}.{{{space}}}\n{target_of_few('few', cores, hopper=space == 'hopper')}"
     (folder / "t.tsched").write_text(f"{uses}{COMPUTES}\ntask t = {text} with {space}\n")
     return td.load(folder / "t.tsched", target="few")["t"]
 
 
-def streamed(t: Task, count: int, **more: bool) -> Iterator[Trace]:
+def streamed(t: Task, count: int, **more: Decision) -> Iterator[Trace]:
     """So many draws whose blocks share steps."""
     found = 0
     model = t.drawn_from(condition(t.model, {"streamed": True, "in_parts": False, **more}))
@@ -63,12 +75,12 @@ def streamed(t: Task, count: int, **more: bool) -> Iterator[Trace]:
 def check(t: Task, trace: Trace, cores: int) -> DeviceProgram:
     """The kernels, which are proved, and exact in each order of threads, with the same bits in each."""
     assert proof_fault(t.program, trace.program) == ""
-    found = lower_device(trace.program, cores=cores)
+    found = lower_device(trace.program, tuple(t.target.feature_names), cores=cores)
     inputs, (a, b) = whole_numbers(t.program)
     fault, outputs = emulated(found, t.program, inputs)
     assert fault == ""
     x, y = (a.astype(np.float64), b.astype(np.float64))
-    turned = trace.compute in ("any_turned", "half_transposed")
+    turned = trace.compute in ("any_turned", "half_transposed", "two_types")
     want = (x.T if trace.compute == "any_turned" else x) @ (y.T if turned else y)
     for out in outputs:
         np.testing.assert_array_equal(out["C"], want)
@@ -99,6 +111,19 @@ def test_parts_are_computed_by_tensor_cores(case: str, tmp_path: Path) -> None:
         found = check(t, trace, cores)
         assert any(collectives_in(main(found).body))
         assert "mma.sync" in ptx(found, "sm_80")
+
+
+@pytest.mark.corpus("ranges of products")
+@pytest.mark.parametrize("case", GROUP_SIZES)
+def test_parts_are_computed_by_warpgroups(case: str, tmp_path: Path) -> None:
+    text, cores, decisions = GROUP_SIZES[case]
+    t = few(tmp_path, text, cores, "hopper")
+    for trace in streamed(t, DRAWS, warpgroups=True, **decisions):
+        found = check(t, trace, cores)
+        code = ptx(found, "sm_90a")
+        assert "wgmma.mma_async" in code and (".shared::cluster.global" in code) >= ("beside" in decisions)
+        if tool("ptxas") is not None:
+            assert registers_of(code, "sm_90a").spilled == ""
 
 
 @pytest.mark.corpus("ranges of products")

@@ -94,10 +94,11 @@ compute next(X: f32) -> Y: f32 {
 """
 
 
-def target_of_few(name: str, cores: int, threads: int = 1024) -> str:
-    """A target of compute capability 8.0 with so many multiprocessors, as text."""
+def target_of_few(name: str, cores: int, threads: int = 1024, *, hopper: bool = False) -> str:
+    """A target of compute capability 8.0, or 9.0, with so many multiprocessors, as text."""
+    cpu, features = ("sm_90a", '"sm_80", "sm_89", "sm_90", "sm_90a"') if hopper else ("sm_80", '"sm_80"')
     return (
-        f'target {name} = cuda(cpu="sm_80", features=["sm_80"], cores={cores}, vector_bits=128, threads={threads},'
+        f'target {name} = cuda(cpu="{cpu}", features=[{features}], cores={cores}, vector_bits=128, threads={threads},'
         " shared_memory=166912, registers=65536)\n"
     )
 

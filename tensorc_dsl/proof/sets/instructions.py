@@ -372,14 +372,15 @@ def _operands(b: Block, intrinsic: Intrinsic) -> Iterator[Pairs]:
 
 
 def _players(b: Block, axis: TileAxis, pairs: Pairs) -> list[tuple[str, ...]]:
-    """The sets of iterators that can play an axis, the largest first; none of the iterators occurs in a condition."""
+    """The sets of iterators that can play an axis, the largest first; each has a loop that occurs in no condition, since
+    conditions over loops outside of an instruction leave it whole."""
     cut = {v for c in b.where for v in free_vars(c)}
     signature = [any(axis.name in free_vars(i) for i in wanted.indices) for wanted, _ in pairs]
     able = [
         it
         for it in b.iters
         if it.kind is axis.kind
-        and not cut & free_vars(it.binding)
+        and (free_vars(it.binding).isdisjoint(cut) or free_vars(it.binding) - cut)
         and signature == [any(it.name in free_vars(i) for i in own.indices) for _, own in pairs]
     ]
     longer = [it.name for it in able if constant(it.extent) != 1]

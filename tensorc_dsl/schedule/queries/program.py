@@ -301,12 +301,22 @@ def players(program: Program, intrinsic: IntrinsicRef, block: BlockRef) -> tuple
 @query
 def fits(program: Program, intrinsic: IntrinsicRef, target: Target, block: BlockRef) -> bool:
     """Whether the target has it and it can do the innermost tile of a block, perhaps after padding. Boxes are of arrays whose
-    rows are whole units of 16 bytes apart."""
-    named, body = the_intrinsic(program, intrinsic), the_block(program, block)[1].body
-    arrays = {x for s in body for x in ([s.buffer] if is_tma_store(named) else [y.buffer for y in loads(s.value)])}
-    if is_tma(named) and any(uneven_row(program.buffer(x)) is not None for x in arrays):
+    rows are whole units of 16 bytes apart; a copy of whole boxes may have conditions, as that of a range of tiles has."""
+    named, b = the_intrinsic(program, intrinsic), the_block(program, block)[1]
+    if not runs(program, intrinsic, target):
         return False
-    return runs(program, intrinsic, target) and bool(mappings(program, intrinsic, block))
+    if not is_tma(named):
+        return bool(mappings(program, intrinsic, block))
+    arrays = {x for s in b.body for x in ([s.buffer] if is_tma_store(named) else [y.buffer for y in loads(s.value)])}
+    if any(uneven_row(program.buffer(x)) is not None for x in arrays):
+        return False
+    plain = (m for m in tensor_mappings(program, block, intrinsic) if "*" not in m)
+    boxes = [tensor_tile(program, block, intrinsic, m) for m in plain]
+    return any(
+        all((constant(it.extent) or 1) % n == 0 for it, n in zip(b.iters, box, strict=True))
+        or accepts(program, "pad_einsum", block, box)
+        for box in boxes
+    )
 
 
 @query

@@ -30,7 +30,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import PERSISTENT, Axis, For, LoopKind, Stmt, Store, walk
-from tensorc_dsl.ir.warp import LANE, WARP, lane_of
+from tensorc_dsl.ir.warp import LANE, WARP, is_tma, lane_of
 from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, buffers_of, inside, within
 from tensorc_dsl.lower.trim_bounds import Known, ended
 from tensorc_dsl.proof.sets.instructions import Cells
@@ -207,14 +207,17 @@ def _ended(s: Flat, known: Known, axes: Axes, ranges: Ranges, threads: Ranges) -
 
 
 def _meets(s: Loop, axes: Axes) -> bool:
-    """Whether the threads of a block may have to wait for each other in a loop: they run several statements of it."""
+    """Whether the threads of a block may have to wait in a loop, for each other or for loads: they run several statements of
+    it, or one, and TMA loads what that takes."""
     return sum(_by_threads(x, axes) for x in s.body) > 1
 
 
 def _by_threads(s: Flat, axes: Axes) -> int:
-    """The statements of `s` that the threads of a block share, as far as there are two."""
+    """The statements of `s` that the threads of a block share or wait for, as far as there are two."""
     if isinstance(s, Store):
         return 0
+    if isinstance(s, Collective) and is_tma(s.intrinsic):
+        return 1
     if isinstance(s, Loop) and axes.is_thread(s.var):
         return 1
     return min(2, sum(_by_threads(x, axes) for x in s.body))
