@@ -177,7 +177,7 @@ def test_the_producer_begins_the_next_tile_while_the_last_one_is_stored() -> Non
         "one thread starts TMA loads, expect_tx 16384 bytes at mbarrier k_0 % 3 {",
         "role consumer, 128 threads {",
         "for i_0_j_0.turn in 0 .. 3 {",
-        "vectorized for j_3_init_2 in 0 .. 2 {",
+        "vectorized for j_1_2_init_2 in 0 .. 2 {",
         "for k_0 in 0 .. 2 {",
         "wgmma",
         "mbarrier.arrive (k_0 + 2) % 3 + 3",

@@ -11,7 +11,7 @@ import pytest
 import tensorc_dsl as td
 from campaigns.emulated import emulated
 from tensorc_dsl.backend.cuda.compiled import registers_of, tool
-from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, Steps, collectives_in, inside
+from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, Role, Steps, collectives_in, inside
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.model.cycles import estimates
 from tensorc_dsl.faces.api.tasks import Task
@@ -174,6 +174,30 @@ def test_little_more_than_a_round_of_tiles_takes_less_time_by_the_model(tmp_path
             assert registers_of(ptx(found, cpu), cpu).spilled == ""
     assert cycles[2] < 0.9 * cycles[0]
     assert cycles[1] < cycles[0]
+
+
+GROUP_TILE: dict[str, Decision] = {
+    "inner": (14, 2, 1, 64), "inner_1": (10, 1, 2, 64), "times": 2, **_LOADED, "beside": True, "ahead": 3,
+}  # fmt: skip
+
+
+@pytest.mark.corpus
+def test_each_role_runs_the_steps_of_its_range_alone(tmp_path: Path) -> None:
+    """On 132 multiprocessors the 140 tiles of 128 x 128 are 1.06 rounds."""
+    t = task(tmp_path, "half_matmul(M=1792, N=1280, K=4096)", "hopper", "sm_90a")
+    cycles: list[float] = []
+    for drawn in ({"streamed": False, "stored": "registers", "persistent": False}, {"streamed": True, "ranges": 132}):
+        given = {"warpgroups": True, **GROUP_TILE, **drawn}
+        trace = whole(t.drawn_from(condition(t.model, given)).sample(0))
+        found = lower_device(trace.program, tuple(t.target.feature_names), cores=132)
+        cycles.append(sum(x.cycles for x in estimates(found, t.target, {})))
+        if drawn["streamed"]:
+            roles = [s for s in inside(main(found).body) if isinstance(s, Role)]
+            for role in roles:
+                own = [s for s in inside(role.body) if isinstance(s, Steps) and s.var.endswith("_part")]
+                assert len(own) == 2 and all(constant(s.end) is None for s in own)
+            assert [r.name for r in roles] == ["producer", "consumer"]
+    assert cycles[1] < 0.8 * cycles[0]
 
 
 @pytest.mark.corpus
