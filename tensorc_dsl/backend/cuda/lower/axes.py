@@ -30,7 +30,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import PERSISTENT, Axis, For, LoopKind, Stmt, Store, walk
-from tensorc_dsl.ir.warp import LANE, WARP, is_tma, lane_of
+from tensorc_dsl.ir.warp import LANE, WARP, is_tma, is_tma_store, lane_of
 from tensorc_dsl.lower.flat import Collective, Flat, Loop, LowerError, buffers_of, inside, within
 from tensorc_dsl.lower.trim_bounds import Known, ended
 from tensorc_dsl.proof.sets.instructions import Cells
@@ -216,7 +216,7 @@ def _by_threads(s: Flat, axes: Axes) -> int:
     """The statements of `s` that the threads of a block share or wait for, as far as there are two."""
     if isinstance(s, Store):
         return 0
-    if isinstance(s, Collective) and is_tma(s.intrinsic):
+    if isinstance(s, Collective) and is_tma(s.intrinsic) and not is_tma_store(s.intrinsic):
         return 1
     if isinstance(s, Loop) and axes.is_thread(s.var):
         return 1
