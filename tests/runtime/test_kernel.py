@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -219,3 +221,39 @@ def test_code_is_freed_with_the_kernel() -> None:
     with open("/proc/self/statm") as f:
         after = int(f.read().split()[0])
     assert (after - before) * 4096 < 40 * 2**20
+
+
+FAR = """
+import ctypes
+import numpy as np
+from tensorc_dsl.backend.llvm.runtime.kernel import load
+from tests.runtime.test_kernel import COMPILED, inputs
+
+libc = ctypes.CDLL(None)
+libc.mmap.restype, libc.munmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t]
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+PRIVATE_WITHOUT_SWAP, PAGE, FAR = 0x4022, 1 << 12, (1 << 32) + (1 << 12)
+
+
+def reserved(size):
+    return libc.mmap(None, size, 0, PRIVATE_WITHOUT_SWAP, -1, 0)
+
+
+lowest = reserved(FAR)
+for size in [(1 << k) + PAGE for k in range(30, 12, -1)] + [PAGE]:  # what is free above
+    while (at := reserved(size)) > lowest:
+        pass
+    libc.munmap(at, size)
+holes = [(reserved(pages * PAGE), reserved(FAR)) for pages in range(1, 17)]
+for pages, (hole, _) in enumerate(holes, 1):
+    libc.munmap(hole, pages * PAGE)
+x = inputs(0)
+np.testing.assert_allclose(load(COMPILED)(x), (x + 1).sum(1), rtol=1e-5)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reserves memory as Linux does")
+def test_code_is_linked_where_free_memory_is_in_holes_that_lie_far_apart() -> None:
+    """As beside large libraries; a hole for the code alone leaves the constants 4 GiB away from it."""
+    done = subprocess.run([sys.executable, "-c", FAR], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

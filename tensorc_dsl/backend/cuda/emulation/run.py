@@ -353,7 +353,7 @@ def emulation(p: DeviceProgram) -> Emulation:
     target = Target(features=",".join({*host_processor().features.split(",")} & {_CONVERSIONS}))
     machine = Machine(target, optimises=statements > _SHORT * len(text))
     try:
-        jit = llvm.create_lljit_compiler(machine.machine)
+        jit = machine.jit()
         library = llvm.JITLibraryBuilder().add_object_img(machine.object_code(text)).add_current_process()
         called = [("begin", "go", "free") if chains_in(k.body) else ("run",) for k in p.kernels]
         names = [{does: f"{k.name}.{does}" for does in some} for k, some in zip(p.kernels, called, strict=True)]

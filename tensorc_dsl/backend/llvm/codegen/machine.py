@@ -96,6 +96,14 @@ class Machine:
     def assembly(self, text: str) -> str:
         return self.machine.emit_assembly(self.module(text))
 
+    def jit(self) -> llvm.LLJIT:
+        """What links code into this process.
+
+        JITLink, since it puts all sections of an object into one range. LLVM's older linker takes a range for each, and ends
+        the process where these are 2 GiB apart, as beside the libraries of a PyTorch for CUDA.
+        """
+        return llvm.create_lljit_compiler(self.machine, use_jit_link=True)
+
 
 # The features that LLVM attributes to a target: its `-mattr`.
 

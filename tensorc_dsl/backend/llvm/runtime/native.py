@@ -70,7 +70,7 @@ def runtime() -> Runtime:
 
 def _load_runtime() -> Runtime:
     machine = Machine(Target(cpu=llvm.get_host_cpu_name(), features=""))
-    jit = llvm.create_lljit_compiler(machine.machine)
+    jit = machine.jit()
     text = pool_text(machine.triple) + runtime_text("calls") + runtime_text("timing")
     names = (
         PARALLEL_FOR, "tensorc_time", "tensorc_empty_loop", "tensorc_run_calls", "tensorc_copy", "tensorc_time_calls",
