@@ -100,6 +100,8 @@ class Graph:
     constants: dict[str, Array] = field(default_factory=dict[str, Array])
     opset: int = 0
     """That of the operators of a file, whose nodes have to fit what ONNX says of these; 0 for what was traced."""
+    traced: dict[str, tuple[str, Tensor]] = field(default_factory=dict[str, tuple[str, Tensor]])
+    """The types that values had when they were traced, each with the place of its node."""
 
 
 class Unsupported(Exception):

@@ -118,6 +118,7 @@ def import_graph(graph: Graph, shapes: Mapping[str, Sequence[int]], values: Mapp
         else:
             worker.types[name] = type_
     worker.run(graph.nodes)
+    worker.require(given.traced)
     for name in worker.sequences.keys() & graph.outputs:
         worker.refused.append((f"the output `{name}`", "a sequence: name its elements as outputs"))
     if worker.refused:
@@ -231,6 +232,15 @@ class _Importer:
                 # A rank, a number of outputs or an attribute that no such operator has.
                 self.refused.append((f"`{node.place}` ({node.op})", f"inputs or attributes that do not fit it: {e}"))
                 self.lose(node)
+
+    def require(self, traced: Mapping[str, tuple[str, Tensor]]) -> None:
+        """Refuse values of other types than they had when they were traced; of those in a row, the first."""
+        for name, (place, wanted) in traced.items():
+            made = self.type(name)
+            if made is not None and made != wanted and not self.refused:
+                self.refused.append(
+                    (f"`{place}`", f"it is {made} as it is translated, and was {wanted} when it was traced")
+                )
 
     # --- what control flow asks for (`control.Runner`) ---
 

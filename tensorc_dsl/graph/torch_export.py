@@ -17,7 +17,7 @@ import numpy as np
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.graph.aten import along_axes, layers, places, pointwise
 from tensorc_dsl.graph.aten.traced import Call, Growing, Name, Torch, Translator, Value
-from tensorc_dsl.graph.graph import REASON, Dims, Graph, Node, Unsupported
+from tensorc_dsl.graph.graph import DTYPES, REASON, Dims, Graph, Node, Tensor, Unsupported
 from tensorc_dsl.graph.onnx_file import NOT_IMPORTED
 
 _TABLES: Mapping[str, Translator] = {**pointwise.TABLE, **layers.TABLE, **along_axes.TABLE, **places.TABLE}
@@ -99,6 +99,7 @@ class _Reader:
     made: Growing
     values: dict[str, Value] = field(default_factory=dict[str, Value])
     """By the name of a node of the trace."""
+    traced: dict[str, tuple[str, Tensor]] = field(default_factory=dict[str, tuple[str, Tensor]])
 
     def graph(self, program: Torch) -> Graph:
         inputs: dict[str, tuple[str, Dims]] = {}
@@ -166,7 +167,9 @@ class _Reader:
             )
             for n in self.made.nodes
         ]
-        return Graph(self.name, inputs, tuple(names.get(o, o) for o in outputs), nodes, self.made.constants)
+        traced = {names.get(name, name): found for name, found in self.traced.items()}
+        outs = tuple(names.get(o, o) for o in outputs)
+        return Graph(self.name, inputs, outs, nodes, self.made.constants, traced=traced)
 
     def _call(self, node: Torch) -> None:
         path = [str(p) for p, _ in node.meta.get("nn_module_stack", {}).values()]
@@ -177,10 +180,21 @@ class _Reader:
             return
         before = len(self.made.nodes)
         try:
-            self.values[node.name] = self._translated(node)
+            made = self.values[node.name] = self._translated(node)
+            self._note_types(made, node.meta.get("val"))
         except Unsupported as e:
             del self.made.nodes[before:]
             self._refuse(node, str(e))
+
+    def _note_types(self, made: Value, traced: Value) -> None:
+        """What a node makes has the types that it had in the trace."""
+        if isinstance(made, list | tuple) and isinstance(traced, list | tuple):
+            for one, known in zip(cast("Sequence[Value]", made), cast("Sequence[Value]", traced), strict=False):
+                self._note_types(one, known)
+        elif isinstance(made, Name) and isinstance(traced, self.made.torch.Tensor):
+            dtype = DTYPES.get(str(traced.dtype).removeprefix("torch."))
+            if dtype is not None and all(isinstance(n, int) for n in traced.shape):  # others depend on data
+                self.traced[made] = self.made.place, Tensor(dtype, tuple(traced.shape))
 
     def _refuse(self, node: Torch, reason: str) -> None:
         used = [v for n in node.all_input_nodes if isinstance(v := self.values.get(n.name), Name)]

@@ -17,6 +17,7 @@ import tensorc_dsl
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.scope import load_source
+from tensorc_dsl.graph.graph import Graph, Node, Tensor
 from tensorc_dsl.graph.importing import TABLE, import_graph
 from tensorc_dsl.graph.torch_export import TARGETS, read_torch
 from tensorc_dsl.graph.writing import written
@@ -255,6 +256,16 @@ def more_functions(torch: Torch) -> dict[str, tuple[Callable[..., Any], tuple[An
             ),
             (x,),
         ),
+        "integers": (
+            lambda i: (
+                i.sqrt(), i.exp(), i.sigmoid(), i.reciprocal(), i.rsqrt(), i.erf(), i.tanh(), i.neg(), i.abs(), i.sign(),
+                i.floor(), i.ceil(), i.round(), i.trunc(), i.logical_not(), i / torch.sqrt(torch.tensor(5)), i.log1p(),
+                i.exp2(), i.expm1(), i.square(), i.clamp(1, 3), i > 1.5, torch.where(i > 2, i, 0.5), i.sum(1),
+                i.bool().sum(2), i.prod(1), i.cumsum(1), (i > 2).cumsum(1), (i - 2).logical_not(), (i + 1).log(),
+                i.add(0.5), i.pow(2), i.pow(0.5), 2**i, i // 2,
+            ),
+            (n,),
+        ),
         "statistics": (
             lambda a: (
                 a.var(1), a.std((0, 2), keepdim=True), a.var(unbiased=False), a.norm(dim=1), a.norm(1, 2),
@@ -305,7 +316,7 @@ def more_functions(torch: Torch) -> dict[str, tuple[Callable[..., Any], tuple[An
     }  # fmt: skip
 
 
-MORE_KINDS = ("quotients", "curves", "statistics", "places", "updates", "attentions", "windows")
+MORE_KINDS = ("quotients", "curves", "integers", "statistics", "places", "updates", "attentions", "windows")
 
 
 def require_reference(module: Torch, arguments: tuple[Any, ...]) -> None:
@@ -334,6 +345,17 @@ def test_more_functions_compute_what_they_do_in_pytorch(kind: str) -> None:
             return function(*given)
 
     require_reference(Module(), arguments)
+
+
+def test_a_value_of_another_type_than_it_had_in_the_trace_is_refused() -> None:
+    wanted = Tensor("f32", (2,))
+    nodes = [Node("Neg", ("n",), ("r",), {}, "root")]
+    graph = Graph("net", {"n": ("i64", (2,))}, ("r",), nodes, traced={"r": ("head: root", wanted)})
+    with pytest.raises(TschedError) as caught:
+        import_graph(graph, {}, {})
+    (found,) = caught.value.diagnostics
+    assert found.code == "E0941"
+    assert "`head: root`: it is i64[2] as it is translated, and was f32[2]" in found.notes[0].text
 
 
 @needs_torch

@@ -11,7 +11,20 @@ from tensorc_dsl.graph.aten.traced import Call, Name, Translator, Value
 
 
 def _unary(op: str, **attributes: Any) -> Translator:
-    return lambda c: c.emit(op, c.get("self", c.get("input")), **attributes)
+    """An operator of one operand, which is converted first if the result is a float: the root of an integer."""
+
+    def translate(c: Call) -> Value:
+        name = "self" if "self" in c.given else "input"
+        x = c.typed(name) if c.result.dtype.is_floating_point else c[name]
+        return c.emit(op, x, **attributes)
+
+    return translate
+
+
+def _rounded(op: str) -> Translator:
+    """Integers are what they are rounded to."""
+    rounded = _unary(op)
+    return lambda c: rounded(c) if c.result.dtype.is_floating_point else _same(c)
 
 
 def _same(c: Call) -> Value:
@@ -244,7 +257,7 @@ def _prelu(c: Call) -> Value:
 
 
 def _rsqrt(c: Call) -> Value:
-    return c.emit("Reciprocal", c.emit("Sqrt", c["self"]))
+    return c.emit("Reciprocal", c.emit("Sqrt", c.typed("self")))
 
 
 def _glu(c: Call) -> Value:
@@ -293,12 +306,14 @@ TABLE: Mapping[str, Translator] = {
         for name, op in {
             "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "silu": "Swish", "hardswish": "HardSwish", "mish": "Mish",
             "selu": "Selu", "erf": "Erf", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "reciprocal": "Reciprocal",
-            "abs": "Abs", "neg": "Neg", "sin": "Sin", "cos": "Cos", "tan": "Tan", "floor": "Floor", "ceil": "Ceil",
-            "round": "Round", "sign": "Sign", "isnan": "IsNaN", "isinf": "IsInf", "softsign": "Softsign",
-            "logical_not": "Not", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
+            "abs": "Abs", "neg": "Neg", "sin": "Sin", "cos": "Cos", "tan": "Tan",
+            "sign": "Sign", "isnan": "IsNaN", "isinf": "IsInf", "softsign": "Softsign",
+            "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
             "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh",
         }.items()
     },
+    **{name: _rounded(op) for name, op in {"floor": "Floor", "ceil": "Ceil", "round": "Round"}.items()},
+    "logical_not": lambda c: c.emit("Not", c.cast(c["self"], c.graph.torch.bool)),
     "hardsigmoid": _unary("HardSigmoid", alpha=1 / 6, beta=0.5),
     "gelu": lambda c: c.emit("Gelu", c["self"], approximate=c.get("approximate", "none")),
     "leaky_relu": lambda c: c.emit("LeakyRelu", c["self"], alpha=float(c["negative_slope"])),
@@ -322,7 +337,10 @@ TABLE: Mapping[str, Translator] = {
     "softshrink": lambda c: c.emit("Shrink", c["self"], lambd=float(c["lambd"]), bias=float(c["lambd"])),
     "hardshrink": lambda c: c.emit("Shrink", c["self"], lambd=float(c["lambd"]), bias=0.0),
     "threshold": _above,
-    **dict.fromkeys(("trunc", "fix"), lambda c: _toward_zero(c, c["self"])),
+    **dict.fromkeys(
+        ("trunc", "fix"),
+        lambda c: _toward_zero(c, c["self"]) if c.result.dtype.is_floating_point else c["self"],
+    ),
     "frac": lambda c: c.emit("Sub", c["self"], _toward_zero(c, c["self"])),
     "isfinite": _is_finite,
     "isclose": _is_close,
