@@ -296,6 +296,35 @@ def test_quotients_of_subscripts_take_instructions() -> None:
     assert scalars(12) == scalars(16) + 8 * 2 * 5  # the remainder is that of `vi * 8 + vk`
 
 
+@pytest.mark.parametrize(("vectors", "own"), [(16, 0), (64, 64)])
+def test_what_a_round_writes_is_read_in_it(vectors: int, own: int) -> None:
+    """A row beside the 32 registers is stored, and loaded again by each round, though no subscript has the loop."""
+    text = f"""program twice(A: f32[50, {vectors}, 16], C: f32[50, {vectors}, 16]) {{
+    buffer T: f32[50, {vectors}, 16]
+    for i in 50 {{
+        unrolled for k in {vectors} {{
+            vectorized for j in 16 {{
+                block T {{
+                    spatial vi in 50 = i; spatial vk in {vectors} = k; spatial vj in 16 = j
+                    T[vi, vk, vj] = exp(A[vi, vk, vj])
+                }}
+            }}
+        }}
+        unrolled for k_1 in {vectors} {{
+            vectorized for j_1 in 16 {{
+                block C {{
+                    spatial vi in 50 = i; spatial vk in {vectors} = k_1; spatial vj in 16 = j_1
+                    C[vi, vk, vj] = T[vi, {vectors - 1} - vk, vj]
+                }}
+            }}
+        }}
+    }}
+}}
+"""
+    (nest,) = counted(lowered(text), TARGET, {}).nests
+    assert (nest.rounds, nest.loads, nest.stores, nest.held) == (50, vectors + own, vectors + own, 0)
+
+
 def test_a_function_is_more_than_one_operation() -> None:
     text = """program f(A: f32[64], C: f32[64]) {
     vectorized for j in 64 { block C { spatial vj in 64 = j; C[vj] = CALL } }

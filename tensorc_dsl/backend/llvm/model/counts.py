@@ -12,7 +12,7 @@ that pass it. Data choose any element.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, floor, prod
 from typing import assert_never
 
@@ -294,6 +294,8 @@ class _Here:
     lanes: _Lanes | None = None
     share: float = 1.0
     """The share of rounds in which guards let this run."""
+    written: frozenset[str] = frozenset()
+    """The buffers that iterations of the loop write: what is read of these changes along it, whatever its subscript."""
 
     def times(self, names: frozenset[str]) -> float:
         """For how many iterations of unrolled loops and vectors a value over these variables is computed."""
@@ -323,6 +325,8 @@ class _Counter:
     starts: int = 0
     known: dict[int, tuple[dict[int, float], bool]] = field(default_factory=dict[int, tuple[dict[int, float], bool]])
     """By the identity of a subscript: its steps, and whether data are part of it, while no loop is opened."""
+    writes: dict[int, frozenset[str]] = field(default_factory=dict[int, frozenset[str]])
+    """By the identity of a loop's body: the buffers that it writes."""
     random: bool = False
     """Whether data are part of the subscript that was read last."""
 
@@ -374,12 +378,13 @@ class _Counter:
             count = min(count, 1.0)
         if count <= 0:
             return
-        self._counted(s.var, begin, count, here, lambda inside: self.body(s.body, inside))
+        self._counted(s.var, begin, count, s.body, here, lambda inside: self.body(s.body, inside))
 
     def _counted(
-        self, var: str, begin: float, count: float, here: _Here, inside: Callable[[_Here], None], *, tasks: bool = False
-    ) -> None:
-        """A loop that stays one, with what stands inside of it."""
+        self, var: str, begin: float, count: float, body: tuple[Flat, ...], here: _Here, inside: Callable[[_Here], None], *,
+        tasks: bool = False,
+    ) -> None:  # fmt: skip
+        """A loop that stays one around the body, with what stands inside of it."""
         nest = here.nest
         nest.has_loops = True
         # Loops that are written out around it repeat its code.
@@ -391,7 +396,7 @@ class _Counter:
         place = self._open(var, begin, count, loops[-1] if loops else -1, tasks=tasks)
         inner = Nest((*loops, place), nest.rounds * copies * count)
         self.nests.append(inner)
-        inside(_Here(inner, var, here if not here.unrolled else None, share=1.0))
+        inside(_Here(inner, var, here if not here.unrolled else None, written=self._written(body)))
 
     def _parallel(self, s: Parallel, here: _Here) -> None:
         self.starts += 1
@@ -402,7 +407,7 @@ class _Counter:
                 return
             count = max(0.0, self.number(s.extents[k]))
             if count > 0:
-                self._counted(s.vars[k], 0.0, count, at, lambda inside: one(k + 1, inside), tasks=True)
+                self._counted(s.vars[k], 0.0, count, s.body, at, lambda inside: one(k + 1, inside), tasks=True)
 
         one(0, here)
 
@@ -433,7 +438,7 @@ class _Counter:
             self.body(s.body, _in_lanes(inside, _Lanes(s.var, place, group, width)))
 
         # The rest behind whole groups counts as the share of a group that it is.
-        self._counted(s.var, begin, count / group, here, piece)
+        self._counted(s.var, begin, count / group, s.body, here, piece)
 
     def _width(self, s: Loop) -> int:
         """The lanes of a native vector, as the code generator takes them."""
@@ -444,11 +449,20 @@ class _Counter:
 
     def _alloc(self, s: Alloc, here: _Here) -> None:
         before = self.buffers.get(s.name)
-        registers = s.space == "stack" and id(s) not in self.in_memory
-        self.buffers[s.name] = _Buffer(s.dtype.bytes, max(1.0, self.number(s.size)), registers, here.nest)
+        size = max(1.0, self.number(s.size))
+        fits = size * s.dtype.bytes <= self.target.vector_registers * self.target.vector_bits // 8
+        registers = s.space == "stack" and fits and id(s) not in self.in_memory
+        self.buffers[s.name] = _Buffer(s.dtype.bytes, size, registers, here.nest)
         self.body(s.body, here)
         if before is not None:
             self.buffers[s.name] = before
+
+    def _written(self, body: tuple[Flat, ...]) -> frozenset[str]:
+        """The buffers that statements of the body write."""
+        found = self.writes.get(id(body))
+        if found is None:
+            found = self.writes[id(body)] = frozenset(x.buffer for x in _stores(body))
+        return found
 
     # Stores
 
@@ -491,7 +505,7 @@ class _Counter:
         outer = here.parent if (updates and stays and here.parent is not None) else None
         if outer is not None:
             # The sum is in registers while the loop runs: it is read before and written behind it.
-            at = _Here(outer.nest, outer.loop, outer.parent, (*outer.unrolled, *here.unrolled), here.lanes, outer.share)
+            at = _outside(outer, here)
             self._move(s.buffer, s.indices[0], at, targets / max(here.share, 1e-9) * at.share, True)
             self._move(s.buffer, s.indices[0], at, targets / max(here.share, 1e-9) * at.share, False)
         else:
@@ -517,7 +531,7 @@ class _Counter:
         times = every if changing else here.times(used)
         at = here
         if not changing and here.parent is not None and here.loop is not None and here.loop not in used:
-            if all(self._is_steady(x) for x in found):
+            if all(self._is_steady(x, here) for x in found):
                 at = here.parent
                 here.nest.held += times * (dtype_of(e) not in (INDEX, BOOL))
         nest = at.nest
@@ -572,10 +586,9 @@ class _Counter:
         else:
             nest.simple += times
 
-    def _is_steady(self, x: Load) -> bool:
-        """Whether a load gives the same along a loop that it does not mention: what is written meanwhile is not known here,
-        and inputs are not written."""
-        return not self.buffers[x.buffer].registers
+    def _is_steady(self, x: Load, here: _Here) -> bool:
+        """Whether a load gives the same along the loop, which it does not mention."""
+        return not self.buffers[x.buffer].registers and x.buffer not in here.written
 
     # Accesses
 
@@ -590,11 +603,8 @@ class _Counter:
         used = free_vars(x.indices[0])
         times = here.times(used)
         at = here
-        if here.loop is not None and here.loop not in used and here.parent is not None:
-            at = _Here(
-                here.parent.nest, here.parent.loop, here.parent.parent, (*here.parent.unrolled, *here.unrolled), here.lanes,
-                here.parent.share,
-            )  # fmt: skip
+        if here.loop is not None and here.loop not in used and here.parent is not None and self._is_steady(x, here):
+            at = _outside(here.parent, here)
             here.nest.held += times
             self._note(x.buffer, x.indices[0], here, False)
         self._move(x.buffer, x.indices[0], at, times / max(here.share, 1e-9) * at.share, False, of=s, uses=times)
@@ -810,15 +820,20 @@ class _Counter:
 
 def _written_out(here: _Here, var: str, count: int) -> _Here:
     unrolled = (*here.unrolled, (var, count))
-    return _Here(here.nest, here.loop, here.parent, unrolled, here.lanes, here.share)
+    return replace(here, unrolled=unrolled)
 
 
 def _in_lanes(here: _Here, lanes: _Lanes) -> _Here:
-    return _Here(here.nest, here.loop, here.parent, here.unrolled, lanes, here.share)
+    return replace(here, lanes=lanes)
 
 
 def _guarded(here: _Here, share: float) -> _Here:
-    return _Here(here.nest, here.loop, here.parent, here.unrolled, here.lanes, here.share * share)
+    return replace(here, share=here.share * share)
+
+
+def _outside(outer: _Here, here: _Here) -> _Here:
+    """Before the loop, where its round's statements would stand."""
+    return replace(outer, unrolled=(*outer.unrolled, *here.unrolled), lanes=here.lanes)
 
 
 def _stores(body: tuple[Flat, ...]) -> list[Store]:
