@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -83,7 +85,7 @@ def test_the_noise_of_a_trial_is_that_of_its_samples() -> None:
 def test_a_noisy_trial_pulls_the_model_less() -> None:
     new = task(11, 40, 0.0)
     seconds = [float(np.exp(-s)) for s in new.speeds]
-    seconds[7] *= 2.0
+    seconds[7] /= 2.0  # no disturbance makes a trial faster
 
     def missed(noise: Array | None) -> float:
         model = Model.of(new.features, [*seconds], np.zeros(40), Memory(), noise)
@@ -92,6 +94,24 @@ def test_a_noisy_trial_pulls_the_model_less() -> None:
     noise = np.full(40, 1e-6)
     noise[7] = 1.0
     assert missed(noise) < 0.7 * missed(None)
+
+
+def test_trials_that_other_work_slowed_say_little_of_the_others() -> None:
+    """Four of 60 took eight times as long as they do; a kind of schedule that does so is slow, and learnt."""
+    new = task(11, 90, 0.0)
+    rest = slice(60, 90)
+
+    def missed(slow: np.ndarray[tuple[int], np.dtype[np.intp]], features: Array = new.features) -> float:
+        speeds = new.speeds.copy()
+        speeds[slow] -= math.log(8.0)
+        model = Model.of(features[:60], [float(np.exp(-s)) for s in speeds[:60]], np.zeros(60), Memory())
+        return float(np.median(np.abs(model.log_speed(features[rest], np.zeros(30))[0] - speeds[rest])))
+
+    quiet = missed(np.array([], dtype=np.intp))
+    assert missed(np.array([7, 21, 33, 52])) < quiet + 0.03
+    kind = np.zeros(90)
+    kind[::5] = 1.0
+    assert missed(np.arange(0, 90, 5), np.column_stack([new.features, kind])) < quiet + 0.06
 
 
 def test_intervals_are_wider_after_few_trials() -> None:
