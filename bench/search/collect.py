@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from bench.search.tables import FOLDER, MACHINE, Recorded, Table, read, write
+from bench.search.tables import FOLDER, MACHINE, Recorded, Table, read, recorded_on, write
+from tensorc_dsl.backend.llvm.model.machine import facts, measured
 from tensorc_dsl.faces.api import Task, load
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.local import LocalRunner
@@ -106,16 +107,18 @@ class Growing:
 
 
 def tell_machine(task: Task, folder: Path) -> None:
-    """Write beside the tables on which machine they are recorded; SystemExit if they are of another one."""
-    facts = msgspec.json.decode(subject(task.program, task.target, 1).facts, type=dict[str, int | float | str])
-    text = msgspec.json.format(
-        msgspec.json.encode(Recorded(target_key(task.target, 1), facts), order="sorted"), indent=1
-    )
-    path = folder / MACHINE
+    """Write beside the tables on which machine they are recorded, which is measured now; SystemExit if they are of another
+    one."""
+    known = msgspec.json.decode(subject(task.program, task.target, 1).facts, type=dict[str, int | float | str])
+    key, path = target_key(task.target, 1), folder / MACHINE
+    if path.exists():
+        old = recorded_on(folder)
+        if (old.target_key, old.facts) != (key, known):
+            raise SystemExit(f"{path}: these tables are of another machine; choose another folder")
+        return
     folder.mkdir(parents=True, exist_ok=True)
-    if path.exists() and path.read_bytes() != text + b"\n":
-        raise SystemExit(f"{path}: these tables are of another machine; choose another folder")
-    path.write_bytes(text + b"\n")
+    new = Recorded(key, known, dict(facts(measured(task.target))))
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(new, order="sorted"), indent=1) + b"\n")
 
 
 def machine_of(task: Task) -> str:

@@ -7,7 +7,7 @@ whatever the modules have become since.
 from __future__ import annotations
 
 import lzma
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
 from tensorc_dsl.schedule.trace.draws.choices import Branch, Categorical, Integer, Permutation
 from tensorc_dsl.schedule.trace.draws.compute_location import ComputeLocation
@@ -62,10 +63,17 @@ class _Row(msgspec.Struct, array_like=True):
 
 
 class Recorded(msgspec.Struct):
-    """The machine of a folder of tables, as records have it: the key of its target, and its facts."""
+    """The machine of a folder of tables, as records have it: the key of its target, and its facts. `core` has numbers of the
+    model of its processor, as measured there, else as Fog's tables and the vendors' guides state them."""
 
     target_key: str
     facts: dict[str, int | float | str]
+    core: dict[str, float] = {}
+
+    @property
+    def target(self) -> Target:
+        """The target of the kernels that were timed."""
+        return Target(**{f.name: self.facts[f.name] for f in fields(Target) if f.name in self.facts})  # pyright: ignore[reportArgumentType]
 
     @property
     def machine(self) -> Machine:

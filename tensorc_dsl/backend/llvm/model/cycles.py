@@ -237,7 +237,11 @@ is."""
 
 def features(kernel: Kernel, target: Target, sizes: Sizes) -> tuple[float, ...]:
     """A number for each of `COLUMNS`, at these sizes."""
-    found = costs(kernel, target, sizes)
+    return numbers_of(costs(kernel, target, sizes), target)
+
+
+def numbers_of(found: Sequence[Cost], target: Target) -> tuple[float, ...]:
+    """A number for each of `COLUMNS`, of the nests of a kernel."""
     total = sum(c.cycles for c in found) or 1.0
     rounds = [c.nest.rounds * c.share for c in found]
 
@@ -247,7 +251,7 @@ def features(kernel: Kernel, target: Target, sizes: Sizes) -> tuple[float, ...]:
     ordered = sorted(found, key=lambda c: -c.cycles)
     first = ordered[0] if ordered else None
     out = [
-        _log(cycles(kernel, target, sizes)),
+        _log(ENTER + sum(c.cycles for c in found)),
         all_of([c.nest.operations for c in found]),
         all_of([c.nest.loads for c in found]),
         all_of([c.nest.stores for c in found]),
