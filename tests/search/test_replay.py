@@ -7,10 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.search.collect import WORKLOADS
+from bench.search.describe import described_anew
 from bench.search.replay import chance, trials_to
-from bench.search.tables import FOLDER, Table, read, read_all, write
+from bench.search.tables import FOLDER, Table, read, read_all, recorded_on, write
 from bench.search.tabular import others, play
 from bench.search.zero import Picked, told
+from tensorc_dsl.faces.api import load
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.tuning.search.expansion import columns_of
 
@@ -28,6 +31,16 @@ def test_a_table_is_read_as_it_was_written(tables: dict[str, Table], tmp_path: P
         assert [t.draws for t in again.traces] == [t.draws for t in table.traces]
         assert again.seconds == table.seconds
         assert np.array_equal(again.features, table.features)
+
+
+def test_rows_are_described_for_the_machine_that_timed_them(tables: dict[str, Table]) -> None:
+    """Also those that lack a draw of today, which a rule has made since; `operations` and the next columns only count."""
+    machine, table = recorded_on(FOLDER), tables["gemm_512"].first(1)
+    task = load(WORKLOADS, threads=1, native=machine.target)["gemm_512"]
+    again, _ = described_anew(table, task, machine)
+    assert [t.draws for t in again.traces] == [t.draws for t in table.traces]
+    assert again.seconds == table.seconds
+    assert np.allclose(again.features[:, 1:5], table.features[:, 1:5], atol=1e-3)
 
 
 def test_every_table_is_of_draws_that_their_distributions_allow() -> None:
