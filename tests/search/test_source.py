@@ -108,10 +108,10 @@ def test_trials_that_other_work_slowed_say_little_of_the_others() -> None:
         return float(np.median(np.abs(model.log_speed(features[rest], np.zeros(30))[0] - speeds[rest])))
 
     quiet = missed(np.array([], dtype=np.intp))
-    assert missed(np.array([7, 21, 33, 52])) < quiet + 0.03
+    assert missed(np.array([7, 21, 33, 52])) < 0.1
     kind = np.zeros(90)
     kind[::5] = 1.0
-    assert missed(np.arange(0, 90, 5), np.column_stack([new.features, kind])) < quiet + 0.06
+    assert missed(np.arange(0, 90, 5), np.column_stack([new.features, kind])) < quiet + 0.02
 
 
 def test_intervals_are_wider_after_few_trials() -> None:

@@ -336,12 +336,12 @@ class Model:
         base, deviation = float(left.mean()), max(float(left.std()), 1e-3)
         y = (left[kept] - base) / deviation
         known = measured / deviation**2
-        known = known + _disturbed(x, y, hyper, known)
+        more = _disturbed(x, y, hyper, known)  # the scales are those of all trials: what a search states stays wide
         hyper = memory.speed.of(x, y, scaler, len(speed), known)
         works = _Works.of(rows, good, memory.works) if len(good) - good.sum() >= FAILURES else None
         widening = _widening(len(kept))
         return Model(
-            scaler, Posterior.of(x, y, hyper, known), base, slope, deviation, memory.calibration, widening, works
+            scaler, Posterior.of(x, y, hyper, known + more), base, slope, deviation, memory.calibration, widening, works
         )
 
     def beliefs(self, rows: Array, prior: Array) -> Beliefs:
