@@ -1,12 +1,12 @@
 """`bayes`: a Gaussian process over the loops of expanded candidates; predictions from other tasks are its mean, or without
 them those of a model of the machine, where the backend has one.
 
-The first trials are the best schedules of the task on other machines, where they are known, then draws from the prior.
-Where other tasks predict what is fast, there are half as many, and three quarters of them follow the prediction; half of
-them follow a model of the machine. A batch is divided between two ways to choose, and whichever found faster candidates
-lately has more of it: upper confidence bounds of the process over a reserve of candidates, and offspring of the fastest
-that are ranked by boosted trees over their draws, as in `evolutionary`. So a wrong prediction costs some trials, and not
-the search. The rest of a batch is drawn from the prior. In the last batches, neighbours of the best two join the reserve.
+The first trials are the best schedules of the task on other machines, where they are known, then the candidates that other
+tasks predict to be the fastest, or a model of the machine; without both, draws from the prior, and twice as many. A batch
+is divided between two ways to choose, and whichever found faster candidates lately has more of it: upper confidence bounds
+of the process over a reserve of candidates, and offspring of the fastest that are ranked by boosted trees over their draws,
+as in `evolutionary`. So a wrong prediction costs some trials, and not the search. The rest of a batch is drawn from the
+prior. In the last batches, neighbours of the best two join the reserve.
 """
 
 from __future__ import annotations
