@@ -31,7 +31,7 @@ from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import InterpretError, Order, interpret
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.tuning.machine.host import host_target
-from tensorc_dsl.tuning.measure.check import Guarded, compare, frozen, poison
+from tensorc_dsl.tuning.measure.check import Guarded, compare, poison, read_only
 
 ORDERS: tuple[Order, ...] = ("forward", "reversed", "shuffled")
 
@@ -163,7 +163,7 @@ class Judge:
         }
         for out in outs.values():
             poison(out.array)
-        ins = {n: frozen(np.asarray(a, order="C")) for n, a in self.inputs.items()}
+        ins = {n: read_only(np.asarray(a, order="C")) for n, a in self.inputs.items()}
         if fault := run_both(kernel, ins | {n: out.array for n, out in outs.items()}):
             return fault
         for name, out in outs.items():

@@ -21,8 +21,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     WgmmaFence,
     WgmmaWait,
 )
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.expr import ONE, Binary
-from tensorc_dsl.ir.node import replace
 
 Body = tuple[Device, ...]
 

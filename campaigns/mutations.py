@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.annotations import STAGES
 from tensorc_dsl.ir.dtypes import DTYPES, INDEX, DType
 from tensorc_dsl.ir.expr import (
@@ -31,7 +32,6 @@ from tensorc_dsl.ir.expr import (
     rebuild,
     substitute,
 )
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
     Annotation,
     Axis,

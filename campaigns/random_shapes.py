@@ -30,12 +30,12 @@ from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.backend.once import in_order_if_lowered_so
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api import loads
 from tensorc_dsl.ir.arrays import Array, stored_dtype, widen
 from tensorc_dsl.ir.cases import Box, Range, common, divided, hull, narrowed, occurs, whole, without
 from tensorc_dsl.ir.expr import Dim, Expr, rewrite_expr
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Case, Program
@@ -48,7 +48,7 @@ from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.tuning.machine.host import host_target
-from tensorc_dsl.tuning.measure.check import Guarded, compare, frozen, other_bits, poison
+from tensorc_dsl.tuning.measure.check import Guarded, compare, other_bits, poison, read_only
 
 ASKED = 12
 """At so many sizes a kernel runs."""
@@ -233,7 +233,7 @@ def _wrong(kernel: NativeKernel, bound: Program, seed: int) -> str:
     out = {p.name: Guarded(shape_of(p), stored_dtype(p.dtype)) for p in bound.outputs}
     for g in out.values():
         poison(g.array)
-    ins = {n: frozen(np.asarray(a, order="C")) for n, a in inputs.items()}
+    ins = {n: read_only(np.asarray(a, order="C")) for n, a in inputs.items()}
     if differs := run_both(kernel, ins | {n: g.array for n, g in out.items()}):
         return differs
     for name, g in out.items():

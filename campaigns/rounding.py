@@ -24,9 +24,9 @@ from campaigns.random_programs import computes
 from campaigns.random_steps import NothingToName, random_step
 from tensorc_dsl.backend.once import in_order_if_lowered_so
 from tensorc_dsl.backend.protocol import LoadedKernel, require_backend
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.lower.flat import LowerError

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import io
 import pickle
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, cast
 
 from tensorc_dsl.backend.protocol import Backend, LoweredKernel, backend_of, native
-from tensorc_dsl.ir.node import by_identity, replace
+from tensorc_dsl.base.frozen import frozen, replace
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import Program, is_in_order
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import LowerError
@@ -21,7 +22,7 @@ KEPT = 1024
 """The largest number of programs whose kernels are kept. One takes about as much memory as its program."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Packed:
     """A kernel as bytes, in so many pickles. Unpack only kernels from a trusted process."""
 
@@ -36,7 +37,7 @@ class Packed:
         return cast(LoweredKernel, reader.load())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lowered:
     """A lowered program. `key` is equal for kernels with the same loops, whatever their names. The `content` is packed if it
     is from another process, or for one."""

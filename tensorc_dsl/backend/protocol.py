@@ -7,7 +7,7 @@ name is the kind of its targets, and `BACKEND` in its module `backend` is the ob
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
 from tensorc_dsl.base.extensions import BACKENDS
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.graph.arena import Arrangement
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
@@ -38,7 +39,7 @@ class KernelFault(RuntimeError):
         self.lost = lost
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Form:
     """A kind of file that can be made from a kernel ahead of time: its suffix, whether it is text, and whether the system can
     execute it.
@@ -53,7 +54,7 @@ class Form:
     executable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Processor:
     """The processor of this kind in the current machine, as the code generator sees it.
 
@@ -67,7 +68,7 @@ class Processor:
     facts: Mapping[str, int | str] = field(default_factory=dict[str, int | str])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Code:
     """The machine code of a kernel, as a value that another process on the same machine can load.
 
@@ -79,7 +80,7 @@ class Code:
     kept: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CodeLoop:
     """The instructions of a loop of a kernel's code that are in no loop inside it: how many there are of each class, and of
     each kind of access and product. `around` is the number of the loop around it, -1 for what is in none."""
@@ -89,7 +90,7 @@ class CodeLoop:
     requests: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Registers:
     """What an assembler on this machine says: the registers of a thread of each kernel, by its name, and what threads keep in
     memory for want of them, "" if that is nothing. Without an assembler nothing is known of them. `loops` has the code of
@@ -122,7 +123,7 @@ ORDERS = ("forward", "reversed", "shuffled")
 """The orders in which an emulation runs threads that nothing orders."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Traffic:
     """What one access of a statement costs a kernel in all: its requests, each by all threads that run together, and what
     they move: sectors of global memory, or passes over the banks of memory that a block shares. `least` is what they would
@@ -138,7 +139,7 @@ class Traffic:
     least: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counts:
     """What a kernel costs, counted: its blocks, the barriers that each thread of the last one meets, and its accesses."""
 
@@ -354,7 +355,7 @@ class LoadedCalls(Bound, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelCalls:
     """A model as a function of arrays: its inputs and outputs, and its steps with a place for each value."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, ParamSpec
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.base.visible import columns, visible, visible_line
 
@@ -23,7 +23,7 @@ IN_FILE, BY_FILE = "line {line}, column {column}", "{file}:{line}:{column}"
 """The words for a place in the same file, and in any file."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Note:
     """A line (or several) below the excerpt: `= help: …`.
 
@@ -44,7 +44,7 @@ class Note:
         return f"{self.words}{self.style.format(file=self.at.source.name, line=line, column=column)}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Diagnostic:
     """One finding. `label` stands beside the underline; `notes` follow the excerpt in order."""
 
@@ -95,7 +95,7 @@ def help_note(text: str) -> Note:
 Facts = ParamSpec("Facts")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem(Generic[Facts]):
     """A declared finding: `message`, `label` and `help` are format strings over its facts. One of code `W…` is a warning."""
 

@@ -10,13 +10,13 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from os.path import isfile
 from typing import Any
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 
 
 @problem(
@@ -27,7 +27,7 @@ from tensorc_dsl.base.diagnostic import TschedError, problem
 def NOT_LOADED(*, name: str, group: str, module: str, why: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extensions:
     """Modules with one object each, called `attribute`.
 

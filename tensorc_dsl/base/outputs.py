@@ -14,10 +14,10 @@ import os
 import re
 import stat
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 
 
 @problem("E0903", "cannot write `{path}`: {reason}", help="give a path that you may write to")
@@ -36,7 +36,7 @@ Parts = Iterable[bytes | memoryview]
 """The content of a file, as bytes that are written one after another."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Output:
     """A file to be written; `typed` if the user gave this very path, `executable` if the system may run it."""
 

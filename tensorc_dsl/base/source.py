@@ -7,12 +7,14 @@ take no part in equality (fields for them have `compare=False`).
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 from pathlib import Path
 
+from tensorc_dsl.base.frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Source:
     """A text with its name in messages."""
 
@@ -48,7 +50,7 @@ class Source:
         return self.text[start:end]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """Characters `start` to `end` (exclusive) of a source."""
 

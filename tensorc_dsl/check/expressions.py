@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, help_note
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.check import problems
 from tensorc_dsl.check import vocabulary as v
@@ -62,7 +63,7 @@ from tensorc_dsl.syntax.names import listed, near
 # Checks arguments against signatures, with one rule for primitives, modules, draws, functions, methods and queries.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arguments:
     """The kinds of a call's arguments, in order; keyword arguments by their names."""
 

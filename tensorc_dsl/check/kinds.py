@@ -9,10 +9,11 @@ import inspect
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum, auto
 from typing import assert_never
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
@@ -51,28 +52,28 @@ class Base(Enum):
     NOTHING = "nothing"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListOf:
     """A list. The kind of its elements is `ANY` if they have different kinds or it is unknown."""
 
     element: Kind
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MapOf:
     """A map from values to weights."""
 
     key: Kind
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Variable:
     """A kind that each call of a module chooses, the same wherever its letter stands in the parameters."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parameter:
     name: str
     wanted: tuple[Kind, ...] = (Base.ANY,)
@@ -95,7 +96,7 @@ class Parameter:
         return self.name if self.is_unnamed else f"`{self.name}`"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModuleOf:
     """A module, with the parameters that have no values yet."""
 
@@ -316,7 +317,7 @@ class Rule(Enum):
     """An int if all arguments (or the elements of the only one) are ints, otherwise a number."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Signature:
     """The parameters of a callable. `rest` takes any number of arguments after `params`; lists there stand for elements."""
 

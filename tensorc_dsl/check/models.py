@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.check.problems import UNKNOWN_COMPUTE, where
 from tensorc_dsl.elaborate import compute as compute_layer
@@ -59,7 +60,7 @@ RESHAPE = "reshape"
 """`reshape(x, [2, 3])`: the elements of a value in another shape. A compute of that name in the file hides it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """A call of a task: values by name, those given and those made; "_" for one that is dropped."""
 
@@ -68,7 +69,7 @@ class Call:
     results: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class View:
     """The elements of a value by another name, in a shape of their own."""
 
@@ -79,7 +80,7 @@ class View:
 Step = Call | View
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelPlan:
     """What a model does: its steps in order, and the task of each distinct call, with its unscheduled program."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.items import FACTS, Memory, Names, blocks_of
@@ -31,14 +32,14 @@ from tensorc_dsl.syntax.traversal import children, walk
 # The meaning of a name: a definition in a file, a word of the language, or files.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Written:
     """The places where the name is defined: one, or one in each branch that binds it."""
 
     spans: tuple[Span, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """A word of the language: its kind ("primitive", "draw", "query", …), its name, and its description, if any.
 
@@ -50,7 +51,7 @@ class Entry:
     doc: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Files:
     """The files that the path of a `use` stands for."""
 
@@ -60,7 +61,7 @@ class Files:
 Definition = Written | Entry | Files
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reference:
     """A name in a file, with its meaning."""
 

@@ -9,6 +9,7 @@ from functools import cache, partial
 from itertools import chain, count, takewhile
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Severity, TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check import problems
 from tensorc_dsl.check.items import FORGETFUL, Instructions, Memory, Names, blocks_of, check_items, is_checked
@@ -33,7 +34,7 @@ MOST = 64
 """Sequences of uses that are kept; those that begin alike share what they loaded."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Kept:
     """A loader after a sequence of uses of the library, and the files that were behind each path."""
 
@@ -99,7 +100,7 @@ def _after(kept: _Kept | None, path: Path, user: Source, resolve: Resolve) -> _K
     return _Kept(loader, read) if all(p[0] == "std" for p in read) else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CheckedFile:
     """A file with its own and its used items by name, and its findings.
 

@@ -7,11 +7,12 @@ user can write has that form.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.resources import stdlib_files, stdlib_names
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.problems import UNRESOLVED
@@ -22,7 +23,7 @@ from tensorc_dsl.syntax.traversal import rewrite_tree, walk
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """The files that the path of a `use` stands for: one, or all of a folder; none if there is no such path.
 

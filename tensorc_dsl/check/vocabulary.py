@@ -7,8 +7,9 @@ fails if the two differ. The reference pages are made from these tables.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.check.kinds import (
     ANY,
     BLOCK,
@@ -145,7 +146,7 @@ METHODS: dict[Kind, dict[str, Signature]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attribute:
     """A query without parentheses: the kind of its answer, and a line that describes it."""
 

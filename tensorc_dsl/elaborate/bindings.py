@@ -12,6 +12,7 @@ from functools import partial, reduce
 from math import lcm
 
 from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate.problems import (
     COMPUTED_BINDING,
@@ -49,7 +50,7 @@ from tensorc_dsl.syntax.names import near, spelling_hints
 LARGEST = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenRange:
     """The range of sizes of an open dimension, both ends included, and the sizes at which it is timed, with weights or none.
 

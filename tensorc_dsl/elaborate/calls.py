@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, help_note
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import (
@@ -32,7 +33,7 @@ from tensorc_dsl.syntax.names import near
 from tensorc_dsl.syntax.traversal import rewrite_tree
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Argument:
     """A tensor argument of a call, and its place in the text."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import (
@@ -389,7 +390,7 @@ class _Parts:
         return b
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wanted:
     """A result of a call: the name that its buffer gets, None if it is dropped; or the output that it is."""
 

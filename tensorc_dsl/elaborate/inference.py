@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from tensorc_dsl.base.diagnostic import Note
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment, extent, names_in
@@ -175,7 +176,7 @@ class TypeFinder:
         raise Invalid(problems.INDEX_AS_VALUE(e.span, dtype=want, text=text))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Use:
     """A use of an index as a whole subscript. `guarded`: inside a branch of a conditional."""
 

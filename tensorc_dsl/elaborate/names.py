@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, help_note
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.problems import (
@@ -39,7 +40,7 @@ from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reducer:
     """The reducer `accumulator op value`, with the identity of `op`."""
 
@@ -112,7 +113,7 @@ def flat(over: Mapping[str, Expr]) -> tuple[Expr, Expr]:
 # The computes and reducers that a compute can name: those of its file, and those that the file uses.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Definitions:
     """The computes and reducers that the items of one file can name."""
 
@@ -182,7 +183,7 @@ def inside(e: tree.Expr) -> Iterator[tree.Expr]:
         stack += reversed(parts(top))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StageNames:
     """The names that the stage `stage` can use: the `tensors` above it, not those `later`, and the file's definitions."""
 

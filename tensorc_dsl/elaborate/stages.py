@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.elaborate import problems
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.inference import Extents, Ranges
@@ -30,7 +31,7 @@ from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.names import near
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Computed:
     """A stage as IR: `name[indices] = value`, or reduced over `reduce` by `reducer`. Index names are the variables.
 
@@ -86,7 +87,7 @@ class Computed:
         return replace(self, value=value, others=tuple(others))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Own:
     """The scan whose step is built, and how many steps before its own those are that it reads: below 0 if it runs back."""
 

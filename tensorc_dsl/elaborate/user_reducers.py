@@ -7,12 +7,13 @@ broken, or neither proved nor assumed, is an error; it is checked for each type 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import isnan
 from typing import TypeVar
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Note
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.names import Definitions, StageNames, check_names, inside
 from tensorc_dsl.elaborate.problems import (
@@ -162,7 +163,7 @@ def user_reducer(defn: tree.ReducerDef, dtypes: Sequence[DType], at: tree.Expr) 
     return made
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Declared:
     """A reducer of a file for values of some types. `order` has the number, in the file, of each value of the `combiner`."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from math import prod
 from typing import assert_never
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate import inference, problems
 from tensorc_dsl.elaborate.bindings import LARGEST, Environment, index_expr
@@ -337,7 +338,7 @@ LARGE = 2**40
 """A size beyond the integers that subscripts are taken from, where it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GuardedLoad:
     """A load with the conditions around it, for the proof that it stays in bounds."""
 

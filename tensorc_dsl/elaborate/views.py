@@ -15,12 +15,12 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 
 from tensorc_dsl.base.diagnostic import Diagnostic, problem
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate.calls import equal
 from tensorc_dsl.elaborate.problems import MISPLACED_VIEW, Invalid
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.input_views import with_inputs
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, Program, blocks
 from tensorc_dsl.proof.sets.accesses import touched

@@ -11,13 +11,13 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tensorc_dsl.base.diagnostic import Note, TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.resources import stdlib_root
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.problems import AMBIGUOUS, UNRESOLVED
@@ -106,7 +106,7 @@ def LEADS_OUT(*, link: str, place: object) -> None: ...
 def SETTINGS(*, file: str, message: str, repair: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchFolder:
     """A folder in which a `use` is looked up. `what` is the reason; `name` is the first part of its files' paths, or empty.
 
@@ -355,7 +355,7 @@ class Resolver:
 KINDS: dict[type, str] = {t.ModuleDef: "module", t.SpaceDef: "space", t.ComputeDef: "compute"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Item:
     """An item that can be used: `use` is the path of its file, `where` is file:line, `place` the reason to look there."""
 
@@ -371,7 +371,7 @@ class Item:
         return f"{self.use}.{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listing:
     """All items in order of the places and of their files, and the files that cannot be read."""
 

@@ -8,17 +8,18 @@ reaches the top is then placed earlier, as long as that lowers the top.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Literal
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.check.models import Call, ModelPlan, View, shape_of
 from tensorc_dsl.ir.target import CACHE_LINE
 
 Base = Literal["arena", "input", "output", "weight"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where a value begins: in the arena, or in the array of the input, output or weight `name`; `offset` is in bytes."""
 
@@ -27,7 +28,7 @@ class Place:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PlacedCall:
     """A call of a task: the places of its arguments, and of its results in the order of the program's outputs."""
 
@@ -36,7 +37,7 @@ class PlacedCall:
     results: tuple[Place, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Copy:
     """`size` bytes that are copied: an output of its own, for a view of what the caller, a file or another output has."""
 
@@ -45,7 +46,7 @@ class Copy:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arrangement:
     """The steps of a model with a place for each value, in an arena of `size` bytes.
 
@@ -123,7 +124,7 @@ def arranged(plan: ModelPlan) -> Arrangement:
     return Arrangement(placed, size, most_at_once(blocks))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """`size` bytes that are needed from step `first` to step `last`, both included."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.graph.graph import Array, Tensor
 from tensorc_dsl.graph.operators.lowering import Definition
 
@@ -19,7 +20,7 @@ class Asks(Enum):
     NOTHING = "that its operands and results agree"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """A call of the compute of that name, or without one a view; values by name, "" for a result that nobody reads."""
 

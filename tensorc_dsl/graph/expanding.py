@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.graph.control import MOST_NODES
 from tensorc_dsl.graph.graph import Array, Graph, Node, Unsupported, anchor, copied, onnx_dtype
 from tensorc_dsl.graph.operators.lowering import Site, axis_of, broadcast
@@ -102,7 +103,7 @@ _Sized = tuple[str, tuple[int, ...]]
 """A value with its shape."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Heads:
     """An operand of an attention; its axes in `order` are those of batches, heads, a sequence, and parts of its elements."""
 

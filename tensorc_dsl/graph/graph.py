@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorc_dsl.base.frozen import frozen
+
 Array = NDArray[Any]
 
 MOST_ELEMENTS = 1 << 32
@@ -37,7 +39,7 @@ def onnx_dtype(dtype: str) -> np.dtype[Any]:
 FLOATS = ("f16", "bf16", "f32", "f64")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tensor:
     """The type of a value: its element type, by the name in the language, and its shape."""
 
@@ -66,7 +68,7 @@ def type_of(value: Array) -> Tensor:
     return Tensor(DTYPES[value.dtype.name], value.shape)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     """An operator on values by name; an optional input or output that is left out is "".
 

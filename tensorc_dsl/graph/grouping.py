@@ -13,6 +13,7 @@ from re import sub
 import numpy as np
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.models import RESHAPE, Call, ModelPlan, Step, View, free_name, shape_of
 from tensorc_dsl.check.scope import CheckedFile
@@ -51,7 +52,7 @@ MOST_INDICES = 16
 """The names `i0`, `i1`, … are those of the indices of views in a group."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Grouped:
     """A model whose calls are joined. `trace` has what the rules did, and their draws; its program is the graph.
 
@@ -143,7 +144,7 @@ def grouped(
 # Groups as computes.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Group:
     """A node as a compute: `text` is all behind its name; arguments and results are values of the model by position."""
 
@@ -302,7 +303,7 @@ class _Words:
 # in one place is right in all that are equal, so they are one alternative, and a model has few.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Alternative:
     """A value that draws could have had. `draw` says which, without the places, `products.chained_products`, and `wanted` has
     the value by the titles of the draws."""

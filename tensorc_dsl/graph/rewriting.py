@@ -13,6 +13,7 @@ from math import sqrt
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.graph.graph import Array, Graph, Node, live
 from tensorc_dsl.graph.operators.products import ATTENTION, AttentionForm
 from tensorc_dsl.graph.operators.reductions import FLAT_SOFTMAX
@@ -362,7 +363,7 @@ def _scores(view: _View, name: str, most: int) -> tuple[Node, list[_Change]] | N
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Factor:
     """A factor of a product: the value, the order in which its axes are taken, and what scales it."""
 

@@ -8,11 +8,11 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.check.kinds import usage
 from tensorc_dsl.check.vocabulary import FUNCTIONS
@@ -45,7 +45,7 @@ from tensorc_dsl.interp.problems import (
     fail,
 )
 from tensorc_dsl.ir.expr import BinaryOp, Const, index
-from tensorc_dsl.ir.node import by_identity
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.nests import the_block, the_buffer
@@ -65,7 +65,7 @@ from tensorc_dsl.schedule.trace.distribution import Choices, Interval, Items
 from tensorc_dsl.syntax import tree
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bound:
     """Arguments for the function, and the same with the formulas of drawn values for the trace."""
 
@@ -243,7 +243,7 @@ def of_known_rank(
     return [known(a) for a in args], {key: known(v) for key, v in kwargs.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Shape:
     """What binding needs of a signature: the number of parameters that have positions, and of those that need arguments."""
 

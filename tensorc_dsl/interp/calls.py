@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.check.kinds import ModuleOf, misfit, of_module, of_type, solved, solved_parameter
 from tensorc_dsl.interp import problems
@@ -46,7 +47,7 @@ from tensorc_dsl.interp.evaluate import (
 from tensorc_dsl.interp.problems import ARGUMENT_KIND, STEP_ARGUMENTS, fail
 from tensorc_dsl.interp.record import Attempt, Recorder, false_conditions
 from tensorc_dsl.interp.record import shown_attempts as value_shown
-from tensorc_dsl.ir.node import by_identity
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import Block, Program, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.nests import the_loop
@@ -71,7 +72,7 @@ from tensorc_dsl.syntax import tree
 # A step as it was written: finds the argument that a refusal is about, and the draws in the arguments.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """A call of a primitive, a query or a draw with the values of its arguments."""
 

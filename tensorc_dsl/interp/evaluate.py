@@ -8,10 +8,10 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from string import ascii_lowercase
 from typing import Any, NoReturn, Protocol, TypeVar, get_args
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.interp.problems import (
     BAD_BOUND,
@@ -39,24 +39,24 @@ from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.tree import MAX_BITS
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProgramRef:
     """The program as a whole; `p.root` is the same."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OpenFactor:
     """`_` among the factors of a split."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Weights:
     """`{4: 0.2, 8: 0.8}`: values, each with its weight."""
 
     items: tuple[tuple[Value, Value], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModuleRef:
     """A module, with values for some of its parameters."""
 
@@ -64,7 +64,7 @@ class ModuleRef:
     options: tuple[tuple[str, Value], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnyRankMap:
     """`(..., k, j) -> (..., j / 4, k, j % 4)`: an index map, but for how many indices `...` is; None stands for it.
 
@@ -100,7 +100,7 @@ Scalar = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drawn:
     """A value that depends on draws, with the straight-line code that computes it. A trace has this code, not the number.
 

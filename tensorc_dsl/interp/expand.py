@@ -7,10 +7,10 @@ ends: lists are finite, loops run over lists, a module cannot reach itself, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import assert_never, cast
 
 from tensorc_dsl.base.diagnostic import TschedError, render
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.check.spaces import subject_of
 from tensorc_dsl.interp import problems
@@ -321,7 +321,7 @@ class Expansion(Calls):
 # An expansion that keeps the program after each statement, and where in the text each draw stands.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stand:
     """The program as it stood after the statement at `span`."""
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.interp.evaluate import (
     MAX_LINES,
@@ -51,7 +52,7 @@ def _is_written_first(ref: BufferRef, block: str, program: Program) -> bool:
     return any(b.name == block and b.body[0].buffer == ref.name for b in blocks(program))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mark:
     """A state of the recorder: the numbers of lines and draws, the named things, and the names that are taken."""
 

@@ -4,11 +4,12 @@ Sampling it gives traces."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from hashlib import blake2b
 
 from tensorc_dsl.base.diagnostic import TschedError, help_note
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.resources import stdlib_files, stdlib_names
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check.items import target_of
@@ -47,7 +48,7 @@ def _keep_order() -> tuple[tree.Stmt, ...]:
     return item.body
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Space(Model):
     """A probability distribution over scheduled programs. `compute` is the name of the program's compute."""
 

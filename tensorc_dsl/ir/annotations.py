@@ -5,10 +5,9 @@ caches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import Expr, Var, add, constant, floordiv, floormod, index, loads, mul, xor
-from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Axis, Block, For, IterKind, LoopKind, Program, blocks_in, walk
 
@@ -30,7 +29,7 @@ _WARPGROUP = 4
 """The number of warps in a warpgroup."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AxisProblem:
     """The reason why the loop `loop` cannot be bound as it is. `other` is the loop that it conflicts with, or None."""
 
@@ -147,7 +146,7 @@ UNITS = (16, 32, 64)
 """The bytes that may stay adjacent: at least those of the widest access, at most half a line."""
 
 
-@node
+@frozen
 class Swizzle:
     """The place of element i is i, but `bits` bits of the number i / `unit` are those of i with as many bits of itself,
     from `shift` bits further up, added without carry."""

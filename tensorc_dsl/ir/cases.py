@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir.expr import Dim, index
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_range
 from tensorc_dsl.ir.problems import CASE_COUNT, CASE_SIZES, NO_CASE, NO_COUNTS
 from tensorc_dsl.ir.program import Case, Program

@@ -9,20 +9,19 @@ once they are `contracted` are compiled to the same operations, and a product th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeGuard
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.dtypes import F32
 from tensorc_dsl.ir.expr import Binary, Call, Cast, Expr, Select, dtype_of, loads, rewrite_expr
 from tensorc_dsl.ir.maths import BEFORE_ROUNDING
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import APPROX, Block, Program, Stmt, Store, blocks, with_body
 
 Form = Literal["fma", "fnma", "fms"]
 """`x * y + z`, `z - x * y` and `x * y - z`, with one rounding."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fused:
     """A sum or difference of the product of `x` and `y` and a value `z` that has one rounding."""
 

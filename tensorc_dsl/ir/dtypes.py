@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
+
+from tensorc_dsl.base.frozen import frozen
 
 Kind = Literal["float", "int", "uint", "bool"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DType:
     """A scalar type: its name in the language, its kind and its width in bits."""
 

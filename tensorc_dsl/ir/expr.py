@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter, is_
 from typing import Any, Literal, NamedTuple, assert_never, get_args
 
+from tensorc_dsl.base.frozen import Hashed, frozen
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 from tensorc_dsl.ir.maths import CONDITIONS
-from tensorc_dsl.ir.node import Hashed, node
 from tensorc_dsl.syntax.layout import MOST_LEVELS
 
 BinaryOp = Literal["+", "-", "*", "/", "%", "min", "max", "xor"]
@@ -32,7 +32,7 @@ class _Node(Hashed):
     known_type: DType
 
 
-@node(eq=False)
+@frozen(eq=False)
 class Const(_Node):
     """A literal. Infinities and NaN are floats; `true`/`false` have dtype bool.
 
@@ -54,14 +54,14 @@ class Const(_Node):
         return hash((self.value if self.value == self.value else "nan", self.dtype))
 
 
-@node
+@frozen
 class Var(_Node):
     """A loop variable or a block iterator."""
 
     name: str
 
 
-@node
+@frozen
 class Dim(_Node):
     """An open dimension: a size from `low` to `high`, both included, that is known when the kernel is called.
 
@@ -79,7 +79,7 @@ class Dim(_Node):
     where: tuple[Expr, ...] = ()
 
 
-@node
+@frozen
 class Binary(_Node):
     """Arithmetic on two operands of one type. `/` and `%` round down on integers, as in Python; `xor` takes integers only."""
 
@@ -88,26 +88,26 @@ class Binary(_Node):
     rhs: Expr
 
 
-@node
+@frozen
 class Compare(_Node):
     op: CompareOp
     lhs: Expr
     rhs: Expr
 
 
-@node
+@frozen
 class Logic(_Node):
     op: LogicOp
     lhs: Expr
     rhs: Expr
 
 
-@node
+@frozen
 class Not(_Node):
     operand: Expr
 
 
-@node
+@frozen
 class Select(_Node):
     """`then if cond else other`. The branch that is not taken is not evaluated, and may access elements out of bounds."""
 
@@ -116,13 +116,13 @@ class Select(_Node):
     other: Expr
 
 
-@node
+@frozen
 class Cast(_Node):
     operand: Expr
     dtype: DType
 
 
-@node
+@frozen
 class Bitcast(_Node):
     """The bits of a float as the unsigned integer of its width, or the reverse: `dtype` is the type that they are read in."""
 
@@ -130,7 +130,7 @@ class Bitcast(_Node):
     dtype: DType
 
 
-@node
+@frozen
 class Call(_Node):
     """A maths function (`ir.maths`); its type is that of its first argument, or bool."""
 
@@ -138,7 +138,7 @@ class Call(_Node):
     args: tuple[Expr, ...]
 
 
-@node
+@frozen
 class Load(_Node):
     buffer: str
     indices: tuple[Expr, ...]

@@ -7,15 +7,15 @@ order in which each stands behind those whose values it reads.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import constant
-from tensorc_dsl.ir.node import by_identity, node
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import Buffer, Program
 
 
-@node
+@frozen
 class GraphCall:
     """A call of a compute, or, without a program, a view: the elements of a value in another shape.
 
@@ -35,7 +35,7 @@ class GraphCall:
         return f"{left} = {self.compute}({', '.join(self.arguments)})"
 
 
-@node
+@frozen
 class GraphNode:
     """Calls that are computed together, in order. Its name is that of its last call."""
 
@@ -43,7 +43,7 @@ class GraphNode:
     calls: tuple[GraphCall, ...]
 
 
-@node
+@frozen
 class Graph(Program):
     """A model as nodes. `values` are all of them by name, `ends` the outputs of the model, `weights` those of a file."""
 
@@ -63,7 +63,7 @@ def bytes_of(b: Buffer) -> int:
     return b.dtype.bytes * prod(sizes_of(b))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Links:
     """What each node of a graph reads from others and writes for them. Nodes by their positions."""
 

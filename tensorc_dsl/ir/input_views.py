@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable, Mapping
 
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.annotations import PREFETCH
 from tensorc_dsl.ir.expr import Binary, Expr, Load, add, mul, rewrite_expr, sub
-from tensorc_dsl.ir.node import by_identity, replace
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import Annotation, Block, Buffer, For, Program, Stmt, Store, View, blocks
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.parse import parse

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from math import inf
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 
 
@@ -32,7 +32,7 @@ class Takes(Enum):
     ALL = "numbers and indices"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MathFunction:
     """A function of `count` values of one type. `words` describes it in terms of its arguments x and y."""
 

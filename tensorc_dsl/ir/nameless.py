@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.annotations import PREFETCH
 from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.expr import ZERO, Binary, Dim, Expr, Load, Var, add, children, dtype_of, mul, rewrite_expr, sub
-from tensorc_dsl.ir.node import by_identity, replace
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import ASSUMED, Annotation, Block, Buffer, For, Iter, Program, Stmt, Store, View, walk
 from tensorc_dsl.ir.reductions import REDUCER, combiner

@@ -7,10 +7,10 @@ converted unless the text says so: `f32(vi)`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import assert_never
 
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir import problems
@@ -24,7 +24,7 @@ from tensorc_dsl.syntax.names import near
 CASTS: dict[str, DType] = {**DTYPES, "index": INDEX}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VisibleNames:
     """The names that an expression may use: buffers, open dimensions, and variables by their names in the text.
 

@@ -17,9 +17,10 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Literal
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr, substitute
-from tensorc_dsl.ir.node import by_identity, node, replace
+from tensorc_dsl.ir.identity import by_identity
 
 
 class IterKind(StrEnum):
@@ -145,7 +146,7 @@ SWIZZLE = "swizzle"
 adjacent elements stay adjacent."""
 
 
-@node
+@frozen
 class View:
     """The elements of an input in other dimensions: `places`, over `indices`, are the subscripts of `base`."""
 
@@ -159,7 +160,7 @@ class View:
         return tuple(substitute(p, values) for p in self.places)
 
 
-@node
+@frozen
 class Buffer:
     """A row-major array. `scope` is its memory: "global", "local" (private to an iteration), …
 
@@ -187,7 +188,7 @@ class Buffer:
         return (*self.shape, *self.strides)
 
 
-@node
+@frozen
 class Iter:
     """A block iterator, `kind name in extent = binding`; the binding is over the variables of the loops around the block."""
 
@@ -197,7 +198,7 @@ class Iter:
     binding: Expr
 
 
-@node
+@frozen
 class Store:
     """`buffer[indices] = value`. In lowered code `atomic` names the block, if its instances may make the store at once."""
 
@@ -207,7 +208,7 @@ class Store:
     atomic: str = ""
 
 
-@node
+@frozen
 class Block:
     """The unit of computation. Its stores use its iterators only, never the loop variables around it."""
 
@@ -223,7 +224,7 @@ class Block:
         return any(it.kind is IterKind.REDUCE for it in self.iters)
 
 
-@node
+@frozen
 class For:
     """`for var in extent`: var takes the values 0 to extent - 1. Bound loops have an axis, other loops have none."""
 
@@ -238,7 +239,7 @@ class For:
 Stmt = For | Block
 
 
-@node
+@frozen
 class TileAxis:
     """An index of an instruction, and its extent."""
 
@@ -247,7 +248,7 @@ class TileAxis:
     extent: int
 
 
-@node
+@frozen
 class Layout:
     """`(i, j) -> (lane: i % 8, reg: j)`: the lane and register of an instruction that hold each element of an operand."""
 
@@ -259,7 +260,7 @@ class Layout:
 _PTX = re.compile(r"ptx(\d+)")
 
 
-@node
+@frozen
 class Lowering:
     """The code of an instruction for one kind of target, if the target has all features of `requires`.
 
@@ -286,7 +287,7 @@ class Lowering:
         return self.target == kind and {*self.features} <= {*features}
 
 
-@node
+@frozen
 class Intrinsic:
     """An instruction: `store` is its effect at each point of its axes, and `lowerings` its code for kinds of targets.
 
@@ -302,7 +303,7 @@ class Intrinsic:
     lowerings: tuple[Lowering, ...] = ()
 
 
-@node
+@frozen
 class Case:
     """A program for some sizes: for each dimension that its program is divided by, the least and the largest."""
 
@@ -310,7 +311,7 @@ class Case:
     program: Program
 
 
-@node
+@frozen
 class Program:
     """A function over buffers. `params` are the arguments in order: inputs, then outputs (those that blocks write).
 

@@ -9,11 +9,11 @@ stores are matched with the reducer, which gives the values that a step adds. Re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, assert_never
 
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.dtypes import DType, highest, lowest
 from tensorc_dsl.ir.expr import (
@@ -50,7 +50,7 @@ FoldOp = Literal["+", "*", "min", "max", "and", "or"]
 """Operations that are associative and commutative."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fold:
     """`C[…] = C[…] op value`."""
 
@@ -58,7 +58,7 @@ class Fold:
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Combiner:
     """A reducer of one or several values: `results` over loads of scalars named `before`, the values so far, and `following`.
 
@@ -147,7 +147,7 @@ def combiner(text: str, dtypes: tuple[DType, ...]) -> Combiner | None:
     return Combiner(str(item.name), before, following, results, identity)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Combination:
     """Stores that are one step of a reducer: they combine `values` into the elements that they store."""
 
@@ -320,7 +320,7 @@ WORDS = (4, 8)
 """The bytes of the numbers that are compared and exchanged as a whole."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotAtomic:
     """Why a block cannot be atomic: a phrase with the block as its subject, and a repair."""
 

@@ -4,11 +4,11 @@ targets, of which each backend declares its own."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 
 from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.base.extensions import BACKENDS, KINDS
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.base.units import counted
 from tensorc_dsl.ir.program import Intrinsic
@@ -27,7 +27,7 @@ REGISTER_FILE = 32 * CACHE_LINE
 """The bytes of the largest file of vector registers: a larger buffer cannot be in registers."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """A machine. Cache sizes are in bytes, per core (`l3`: shared); `cores` is the number of threads that a kernel may use.
 
@@ -85,7 +85,7 @@ class Target:
 # The kinds of targets: no layer above the backends knows one by its name.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TargetKind:
     """A kind of targets.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.annotations import axis_problem, pipeline
 from tensorc_dsl.ir.cases import common, described, narrowed, uncovered, whole
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
@@ -29,7 +30,6 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.input_views import view_fault
 from tensorc_dsl.ir.maths import MATHS
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     AT_ONCE,

@@ -12,13 +12,14 @@ the elements of each line are adjacent, and which bytes of it a swizzle permutes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import count, product
 from math import prod
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import ZERO, Binary, Expr, Var, add, constant, fold, free_vars, index, loads, mul
-from tensorc_dsl.ir.node import by_first
+from tensorc_dsl.ir.identity import by_first
 from tensorc_dsl.ir.program import Buffer, Intrinsic, IterKind, Layout
 
 LANES = 32
@@ -49,7 +50,7 @@ REGISTER_BITS = 32
 """The size of the registers that hold elements of at most as many bits."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Held:
     """An operand as the lanes of a warp have it. `elements[lane]` are its elements by row-major number, in the lane's order.
 
@@ -82,7 +83,7 @@ class Held:
         return replace(self, elements=tuple(tuple(own[n] for n in numbers) for own in self.elements))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Described:
     """An operand in shared memory of which an instruction gets a descriptor: the line of each element by row-major number,
     its number in the line, and the bytes of the swizzle, one of `SWIZZLES`. `deep` lines follow each other along the sum."""

@@ -7,10 +7,10 @@ that loop for the sizes at which the reduction is empty.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.annotations import fetched_ahead
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -31,7 +31,6 @@ from tensorc_dsl.ir.expr import (
     mul,
     substitute,
 )
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
     Block,
     For,
@@ -53,7 +52,7 @@ from tensorc_dsl.proof.sets.reductions import begins_once, may_be_empty, where_b
 from tensorc_dsl.proof.sets.simplify import bounds, extent_ranges, is_multiple, linear_form, prove, simplify
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Erased:
     """Statements without blocks; `carried[v]` has the buffers whose contents outlive an iteration of loop `v`."""
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, assert_never
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr, Load, constant, free_vars, loads, substitute
-from tensorc_dsl.ir.node import by_identity, node, replace
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Buffer, Intrinsic, LoopKind, Store, map_store
 from tensorc_dsl.ir.sizes import apart
@@ -29,7 +30,7 @@ class LowerError(Exception):
     """The program cannot be lowered for this target: a failed candidate."""
 
 
-@node
+@frozen
 class Loop:
     """`for var in begin .. end`: serial, vectorized (each store runs for all values at once) or unrolled.
 
@@ -46,7 +47,7 @@ class Loop:
     ahead: tuple[tuple[str, int], ...] = ()
 
 
-@node
+@frozen
 class Parallel:
     """Loops from 0 whose iterations run in any order and at once: one task per combination, the last loop fastest."""
 
@@ -55,13 +56,13 @@ class Parallel:
     body: tuple[Flat, ...]
 
 
-@node
+@frozen
 class If:
     cond: Expr
     body: tuple[Flat, ...]
 
 
-@node
+@frozen
 class Alloc:
     """`size` uninitialised elements for the duration of `body`. The size is over open dimensions; on the stack, a number.
 
@@ -78,7 +79,7 @@ class Alloc:
     """The elements of a unit and between rows, if units of rows are to be in different banks of a GPU."""
 
 
-@node
+@frozen
 class Instruction:
     """An instruction on tiles of buffers. `body` computes the same, for targets without the instruction."""
 
@@ -87,7 +88,7 @@ class Instruction:
     body: tuple[Flat, ...]
 
 
-@node
+@frozen
 class TensorMap:
     """The tensor map of an array of some shape: the elements of a tile along every dimension, and the bytes of the swizzle by
     which its units of 16 bytes are permuted in shared memory."""
@@ -99,7 +100,7 @@ class TensorMap:
     swizzle: int
 
 
-@node
+@frozen
 class TmaTile:
     """A tile that TMA loads or `stores`, with the subscripts of its first element. Elements outside of the array are loaded
     as zeros, and not stored."""
@@ -109,7 +110,7 @@ class TmaTile:
     stores: bool = False
 
 
-@node
+@frozen
 class Collective:
     """An instruction that the lanes of a warp do together, by the assembly `code`. `body` is what one lane accesses: loops
     over the elements that it has of each operand, of a kind that no pass changes, around a store of the instruction's form.
@@ -122,7 +123,7 @@ class Collective:
     tile: TmaTile | None = None
 
 
-@node
+@frozen
 class Shuffle:
     """What the lanes of a warp give each other: `body` stores a value, and each lane gets that of another one.
 
@@ -140,7 +141,7 @@ class Shuffle:
 Flat = Loop | Parallel | If | Alloc | Instruction | Collective | Shuffle | Store
 
 
-@node
+@frozen
 class Param:
     """An argument, with a shape over the open dimensions of the kernel. Without `strides` it is dense and row-major."""
 
@@ -183,7 +184,7 @@ class Param:
         return (*self.shape, *self.strides)
 
 
-@node
+@frozen
 class Prepared:
     """A buffer of `size` elements that the preparation writes and the kernel reads; the size is over open dimensions."""
 
@@ -192,7 +193,7 @@ class Prepared:
     size: Expr
 
 
-@node
+@frozen
 class Kernel:
     """`body` runs in each call. With constant inputs, `preparation` has run before: it reads no other inputs, and
     writes only `prepared`. `kept` names the constant inputs that the body reads as well, `streamed` the outputs that are

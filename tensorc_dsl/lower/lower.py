@@ -9,15 +9,14 @@ all cases at once, since the sizes of a call are not known then; cases that prep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.annotations import streamed
 from tensorc_dsl.ir.cases import Box, common, described
 from tensorc_dsl.ir.contraction import with_spread_sums
 from tensorc_dsl.ir.expr import ZERO, Binary, Compare, Dim, Expr, Load, conjunction, constant, index, rewrite_expr
 from tensorc_dsl.ir.input_views import resolved
-from tensorc_dsl.ir.node import node, replace
 from tensorc_dsl.ir.print import format_expr, format_program
 from tensorc_dsl.ir.program import (
     Buffer,
@@ -271,7 +270,7 @@ def match_flat(s: Loop, intrinsic: Intrinsic, outer: Ranges) -> Match | None:
 # The passes of lowering. Each has a name and maps a unit of work to the next one.
 
 
-@node
+@frozen
 class Unit:
     """Some nests of a program, on their way to flat loops.
 
@@ -291,7 +290,7 @@ class Unit:
         return self.flat
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pass:
     name: str
     run: Callable[[Unit], Unit]

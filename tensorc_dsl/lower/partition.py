@@ -15,12 +15,12 @@ statements that never run are removed, and conditions are decided where that is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from dataclasses import replace as data_replace
 from functools import partial, reduce
 from itertools import pairwise
 from typing import Literal
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -49,7 +49,7 @@ from tensorc_dsl.ir.expr import (
     rewrite_expr,
     sub,
 )
-from tensorc_dsl.ir.node import by_identity, replace
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import LoopKind, Store, map_store
 from tensorc_dsl.ir.reductions import combine, fold_of
 from tensorc_dsl.ir.target import CACHE_LINE, REGISTER_FILE
@@ -91,7 +91,7 @@ _STRICT: dict[CompareOp, tuple[int, bool]] = {"<": (0, True), "<=": (-1, True), 
 """`x op 0` as `x + d < 0` or `x + d >= 0`: the number d, and whether it is the first form."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cut:
     """Conditions that change together as a variable grows: below `near` they always hold if they do so `first`, and else
     never; from `far` on it is the other way round. At most `width` values lie between the two."""
@@ -281,7 +281,7 @@ MOST = 4
 """Choices that change at more places than these are no border: each part would have code of its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Around:
     """The loops between a loop and a condition in it.
 
@@ -422,7 +422,7 @@ PIECES = 12
 """The same of all cuts at numbers."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loops:
     """The loops around a statement: their ranges, the buffers that may be in registers, or None if no size is open, and the
     copies of the statement that cuts of them have made."""
@@ -510,7 +510,7 @@ ROUNDS = 2
 """How often the part between borders is cut again: a mirror is a remainder, and a minimum of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Inside:
     """The iterations of a loop from `low` on and before `high`, if there are borders, and the conditions that hold from the
     one on and before the other."""

@@ -6,10 +6,10 @@ the memory of these.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from operator import is_
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.expr import (
     ONE,
     ZERO,
@@ -27,7 +27,7 @@ from tensorc_dsl.ir.expr import (
     rewrite_expr,
     sub,
 )
-from tensorc_dsl.ir.node import by_identity, replace
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import (
     ALIGN,
     OFFSET,
@@ -67,7 +67,7 @@ from tensorc_dsl.schedule.nests import map_accesses
 # Computes the box of a buffer that one iteration accesses: a box per access, with its corner over the outer loops.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GuardedAccess:
     """One read or write inside a loop body, with the ranges of the loops in between and the guards around it.
 
@@ -81,7 +81,7 @@ class GuardedAccess:
     exact: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Side:
     """One dimension of a box: from `corner` + low to `corner` + high, inclusive; `corner` is over outer loops."""
 
@@ -196,7 +196,7 @@ def shape_of(b: Buffer) -> tuple[Expr, ...]:
     return tuple(simplify(e, {}) for e in b.shape)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Subject:
     """The buffer that is being allocated. `home` and `carried` name loops: those each of whose iterations has a buffer of its
     own by its scope (see `buffer_loops`), and those that keep its contents from one iteration to the next."""
@@ -207,7 +207,7 @@ class _Subject:
     carried: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Around:
     """The loops around a place: their ranges, the vectorized ones with their lanes, and whether one is parallel."""
 

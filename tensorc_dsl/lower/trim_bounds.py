@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as data_replace
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.dtypes import INDEX, DType, holds, limits
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -31,7 +32,7 @@ from tensorc_dsl.ir.expr import (
     loads,
     sub,
 )
-from tensorc_dsl.ir.node import by_first, replace
+from tensorc_dsl.ir.identity import by_first
 from tensorc_dsl.ir.program import Buffer, LoopKind, Program, Store
 from tensorc_dsl.lower.flat import (
     Alloc,
@@ -263,7 +264,7 @@ WORTH = 0.75
 of tiles are left to the passes that cut loops."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Known:
     """What is known of a unit: the buffers without -0.0, the numbers of elements of arguments, the variables whose values
     differ between what runs in lock step, the buffers that may be in registers, and the loops in each of whose iterations
@@ -308,7 +309,7 @@ class Plan:
     worth: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Around:
     ranges: Ranges
     lanes: Ranges = field(default_factory=dict[str, tuple[int | None, int | None]])

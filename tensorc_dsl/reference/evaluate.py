@@ -10,13 +10,13 @@ array of its own shape, whose memory is that part of the buffer's array.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.arrays import Array, wide_dtype, widen, wrap
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType, consecutive, limits
 from tensorc_dsl.ir.expr import (
@@ -39,7 +39,6 @@ from tensorc_dsl.ir.expr import (
     rewrite_expr,
 )
 from tensorc_dsl.ir.input_views import resolved
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
     Block,
     Buffer,
@@ -68,7 +67,7 @@ from tensorc_dsl.reference.values import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """The elements of `buffer` that a block stores: the first one, and the distances of neighbours, in elements."""
 
@@ -83,7 +82,7 @@ class Part:
         return as_strided(rest, self.shape, tuple(n * whole.itemsize for n in self.strides))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parts:
     """A program in which every block stores all of a buffer, and of which buffers of others these are parts."""
 
@@ -249,7 +248,7 @@ def _largest(a: Array) -> int:
 # this does not rely on the proofs by which schedules are found right.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Matches:
     """Terms `value`, which count where all of `conditions` hold, at the numbers `places` along some axes."""
 
@@ -320,7 +319,7 @@ def _last(t: DType) -> int:
     return -1 if t == BOOL else limits(t)[1] if t.is_integer else consecutive(t)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Placed:
     """Some terms: those where `alive` holds in the box `part`, at the positions `at` for each dimension of the result."""
 

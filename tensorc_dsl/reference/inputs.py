@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import Enum, auto
 from math import floor, inf, log2
 from typing import Literal
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, wide_dtype
 from tensorc_dsl.ir.dtypes import DType, largest_finite, limits, smallest_normal
 from tensorc_dsl.ir.expr import Binary, Call, Compare, Expr, Load, children, constant, dtype_of, free_vars, loads
@@ -204,7 +204,7 @@ def _restricted(e: Expr) -> list[tuple[str, Domain]]:
 # Inputs at which scans with factors show whether a schedule multiplies factors with each other that no step does.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Role:
     """What a step of a scan does with an input: it multiplies the value before by a "factor", adds a "shift" to it under
     a maximum or minimum, or combines it with a "term". Of a minimum, and of what is subtracted, the sign is -1.

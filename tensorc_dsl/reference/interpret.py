@@ -14,6 +14,7 @@ from typing import Any, Literal, NoReturn, assert_never
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.annotations import passed_along, pipeline
 from tensorc_dsl.ir.arrays import Array, wide_dtype
 from tensorc_dsl.ir.dtypes import DTYPES, INDEX, DType, holds, nearest
@@ -40,7 +41,6 @@ from tensorc_dsl.ir.expr import (
     substitute,
 )
 from tensorc_dsl.ir.input_views import resolved
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     AT_ONCE,

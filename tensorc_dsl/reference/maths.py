@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.arrays import Array, wide_dtype
 from tensorc_dsl.ir.dtypes import DType, code_of, nearest, truncated, value_of
 from tensorc_dsl.ir.maths import MATHS, Takes
@@ -46,7 +47,7 @@ def clz(t: DType, x: Array) -> Array:
     return _counts(t, t.bits - np.bitwise_count(u))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Point:
     """The value of a function, and its arguments with bounds on their errors."""
 
@@ -57,7 +58,7 @@ class Point:
     dy: Array = field(default_factory=lambda: np.zeros(()))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Numerics:
     """`value` takes arrays of wide values; before them their type, if that is `typed`.
 

@@ -8,7 +8,6 @@ arrays of one box broadcast against each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, product
 from math import prod
@@ -16,6 +15,7 @@ from typing import TypeVar, assert_never
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.arrays import Array, narrow, stored_dtype, wide_dtype, widen, wrap
 from tensorc_dsl.ir.dtypes import F64, INDEX, DType, holds, limits, nearest
 from tensorc_dsl.ir.expr import (
@@ -47,7 +47,7 @@ from tensorc_dsl.reference.maths import called
 # A stencil over time reads the step before, and its caller the last one. All hundred of them would be gigabytes.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Alive:
     """The array of a buffer has `steps` places along `axis`: position p, of `extent`, is at p % steps."""
 
@@ -377,7 +377,7 @@ def cast(x: Array, old: DType, new: DType) -> Array:
 # Boxes of block instances.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Box:
     """The block instances with `start[a] <= names[a] < start[a] + size[a]` for every axis a."""
 
@@ -413,7 +413,7 @@ class Box:
             yield from part.chunks(axes, limit)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Form:
     """A linear form: `constant` + the sum of factors[a] * (value of axis a)."""
 

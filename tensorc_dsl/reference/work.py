@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -41,7 +41,7 @@ from tensorc_dsl.reference.evaluate import matches, shape_of
 from tensorc_dsl.reference.values import Box
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Work:
     """A type of operations, as far as instructions do them at different rates.
 
@@ -179,7 +179,7 @@ UNLIMITED = 1024
 CHECKED, TIMED = 5, 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sizing:
     """The sizes at which a program is checked and timed. `weights` belong to the `timed` sizes and add up to 1."""
 

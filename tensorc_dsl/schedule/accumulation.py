@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from dataclasses import replace as dataclasses_replace
 from functools import reduce
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -25,7 +25,6 @@ from tensorc_dsl.ir.expr import (
     sub,
     substitute,
 )
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     IN_RANGE,
@@ -349,7 +348,7 @@ def NO_RUNNING(*focus: str, block: str, reason: str, repair: str) -> None: ...
 def OUT_OF_RANGE(*focus: str, block: str, what: str, dtype: str, step: str, key: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nest:
     """A running reduction whose loops are its iterators, in the order of `around`, and hold nothing else. Others are of one
     iteration.

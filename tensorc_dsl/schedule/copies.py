@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import ONE, ZERO, Compare, Expr, Load, Var, constant, free_vars, index, loads, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
@@ -64,7 +65,7 @@ def NOT_FILLED(*focus: str, buffer: str) -> None: ...
 def NOT_WHOLE(*focus: str, block: str, buffer: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Site:
     """Statements `first` to `last`, by name, in the body of the innermost of `loops`; of the program if `loops` is empty."""
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.annotations import passed_along
 from tensorc_dsl.ir.expr import ONE, free_vars
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
     AT_ONCE,
     Axis,
@@ -202,7 +201,7 @@ def refuse_races(step: str, before: Program, after: Program) -> None:
 def NOT_SCATTERED(*focus: str, step: str, loop: str, reason: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Problem:
     """Why data do not choose the only iteration of a loop that runs: a phrase with the loop as its subject, and a repair."""
 

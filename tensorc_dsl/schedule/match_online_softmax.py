@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -29,7 +29,6 @@ from tensorc_dsl.ir.expr import (
     substitute,
 )
 from tensorc_dsl.ir.expr import substitute as substituted
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
     Block,
     Buffer,
@@ -52,7 +51,7 @@ from tensorc_dsl.schedule.motion import is_param, positions, writers
 from tensorc_dsl.schedule.nests import nest_over
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nest:
     """A block with one store whose loops are its iterators, in some order, and hold nothing else."""
 
@@ -76,7 +75,7 @@ class Nest:
         return dict(zip(names, indices, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reduction(Nest):
     """A reduction by `fold` of `term`, over one iterator, from the neutral value."""
 
@@ -85,7 +84,7 @@ class Reduction(Nest):
     counts: Iter
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where an exponential belongs to: the element `row` of the maximum, and the step `count` of its reduction."""
 
@@ -101,7 +100,7 @@ Sources = Mapping[Expr, tuple[Place, Exponential]]
 """The parts of a value that are exponentials relative to the maximum, or elements of stages of such ones."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stage(Nest):
     """A block that maps elements: each is an exponential of the place, or what another stage has there, times a factor."""
 
@@ -110,7 +109,7 @@ class Stage(Nest):
     form: Exponential
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sum(Reduction):
     """A sum over all steps of the maximum's reduction of such elements times factors. `row` is the element of the maximum."""
 

@@ -12,10 +12,10 @@ block's result does not get what an earlier iteration of such shared loops compu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.expr import ONE, ZERO, Expr, Var, free_vars, loads, substitute
-from tensorc_dsl.ir.node import by_identity, replace
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, LoopKind, Program, Stmt, find_block, walk
 from tensorc_dsl.proof.sets.accesses import Access, accesses, common_loops, follow_writes, touched
@@ -179,7 +179,7 @@ def require_no_vector(program: Program, around: Sequence[For], loop: str) -> Non
             raise VECTOR(program, x.var, loop=loop, vector=x.var)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InsertionPoint:
     """A place for a statement: the loops around it, and the position in text order of the statement behind it."""
 
@@ -191,7 +191,7 @@ class InsertionPoint:
         return frozenset(x.var for x in self.loops)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unready:
     """A buffer whose contents may differ at the new place, and the block that writes it."""
 
@@ -321,7 +321,7 @@ Ranges = list[tuple[Expr, Expr]]
 """A range `(lower, extent)` for each iterator of a block."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stays:
     """Why a part of a scan cannot run by itself, and what to do."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from operator import is_
 from typing import TypeVar
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
@@ -25,7 +25,6 @@ from tensorc_dsl.ir.expr import (
     substitute,
 )
 from tensorc_dsl.ir.graph import Graph, Links, links
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import (
     Block,
     Buffer,
@@ -369,7 +368,7 @@ def require_no_kind(program: Program, loop: For, step: str) -> None:
 # Cuts the range of a loop into sibling loops that run one after another, each over a copy of the statements below.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """The iterations `begin .. begin + extent - 1` of a loop, to run in a loop `name`.
 

@@ -7,11 +7,12 @@ what stands behind it; around a value, what the value is a part of. A buffer wit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import NoReturn, TypeVar
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL
@@ -55,12 +56,12 @@ def NO_FUNCTION(*, name: str) -> None: ...
 def NO_MATCH(*focus: str, pattern: str, those: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gap:
     """`…` in a body."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreShape:
     """`target = value`. `adds` is `+=`; `within`: the value has it as a part."""
 
@@ -70,13 +71,13 @@ class StoreShape:
     within: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlockShape:
     name: t.Name | t.Wildcard
     body: tuple[StoreShape | Gap, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoopShape:
     kind: LoopKind | None
     name: t.Name | t.Wildcard
@@ -319,7 +320,7 @@ def _parts(e: ir.Expr) -> Iterator[ir.Expr]:
             yield x
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Place:
     """A part of a body in the order of the text: the number behind its last part, and that of the loop directly around it."""
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import Dim
-from tensorc_dsl.ir.node import by_identity
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import bind, nearest
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.step import BlockRef, BufferRef, IntrinsicRef, LoopRef, NodeRef
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Query:
     """A query of a `subject`: a type of reference, `Program` or `Target`."""
 

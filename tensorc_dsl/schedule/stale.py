@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from tensorc_dsl.ir.annotations import axis_problem, pipeline, roles
 from tensorc_dsl.ir.dtypes import I64, limits
 from tensorc_dsl.ir.expr import Expr, constant, too_large
-from tensorc_dsl.ir.node import by_identity
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import (
     ALIGN,
     OFFSET,

@@ -9,39 +9,38 @@ import inspect
 import re
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Generic, ParamSpec, TypeVar, get_args
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, help_note, repair_of
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir.expr import Expr
-from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 
 
-@node
+@frozen
 class LoopRef:
     """A loop, by the name of its variable, which is unique in the program."""
 
     name: str
 
 
-@node
+@frozen
 class BlockRef:
     """A block, by name."""
 
     name: str
 
 
-@node
+@frozen
 class BufferRef:
     """A buffer, by name. In the language, a block is accepted for the buffer that it writes."""
 
     name: str
 
 
-@node
+@frozen
 class NodeRef:
     """A node of the graph of a model, by the name of one of its calls: it stands for the node that has the call now."""
 
@@ -66,7 +65,7 @@ class BlockPattern(str):
     __slots__ = ()
 
 
-@node
+@frozen
 class IndexMap:
     """`(i, j) -> (i / 4, j, i % 4)`: the results are index expressions over the parameters."""
 
@@ -84,7 +83,7 @@ Result = LoopRef | BlockRef | NodeRef | tuple[LoopRef, ...] | tuple[BlockRef, ..
 R_co = TypeVar("R_co", bound=Result, covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rewrite(Generic[R_co]):
     """The new program, and the loops or blocks that a step returns (a tuple if there can be several)."""
 
@@ -101,7 +100,7 @@ class Rewrite(Generic[R_co]):
 Facts = ParamSpec("Facts")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refusal(Generic[Facts]):
     """A declared reason: `message`, `help` and `label` are format strings over the facts given when it is raised."""
 
@@ -171,7 +170,7 @@ class ScheduleRefusal(Exception):
 # one declaration. A primitive is one file in `primitives/`; that package imports all of them.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Primitive:
     name: str
     function: Callable[..., Rewrite[Result]]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.syntax import errors
 from tensorc_dsl.syntax import tree as t
@@ -70,7 +71,7 @@ def literal(make: Callable[[T, Span], R], value: T) -> Callable[[Any, Span, Part
 # Builds expressions; see `syntax.build`.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Keyword:
     """`key=value` among the arguments of a call."""
 
@@ -369,7 +370,7 @@ def _sizes(parts: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[t.Expr, ...]]
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Axis:
     """`bound("block.x")`, before a loop."""
 
@@ -377,7 +378,7 @@ class Axis:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Annotation:
     """`@("key", value)`."""
 
@@ -405,7 +406,7 @@ def _indices(name: t.Word, indices: Seq[t.IndexSpec] | None) -> tuple[t.IndexSpe
     return indices.items
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Result:
     """One of the places of a tuple, or "_" for a value that is dropped."""
 

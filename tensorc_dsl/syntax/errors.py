@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from tensorc_dsl.base.diagnostic import IN_FILE, Diagnostic, Note, help_note, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.syntax.engine import Unexpected
 from tensorc_dsl.syntax.layout import LOOP_KINDS, REDUCERS, SOFT_WORDS, Arranged, Mismatch, Token
@@ -193,7 +193,7 @@ CHARACTERS = {
 """What is written in place of a character that begins no word."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """A word that cannot stand where it does, and what stands around it."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax.layout import Node, Token, Tree
 from tensorc_dsl.syntax.parse import Text, read
@@ -21,12 +22,12 @@ from tensorc_dsl.syntax.parse import Text, read
 # line, so a group that contains one is broken.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DocText:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """Prints `flat` if its group is on one line, else a line end; None is always a line end. `blank` adds an empty line."""
 
@@ -34,7 +35,7 @@ class Line:
     blank: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comment:
     """A line comment, on a line of its own (`own`) or at the end of the current line."""
 
@@ -42,27 +43,27 @@ class Comment:
     own: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IfBroken:
     """DocText that is printed only if its group is broken, such as a trailing comma."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Join:
     parts: tuple[Doc, ...]
     breaks: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Indent:
     doc: Doc
     columns: int
     breaks: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Group:
     doc: Doc
     breaks: bool
@@ -213,7 +214,7 @@ def _fits(doc: Doc, rest: list[_Frame], room: int) -> bool:
 # A comment belongs to the word before it if it stands on that word's line, else to the word after it.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remark:
     """A comment without trailing blanks. `blank` is true if an empty line stands above it."""
 

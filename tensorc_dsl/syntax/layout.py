@@ -7,9 +7,10 @@ Both need to look ahead further than an LALR parser does. The rules are written 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from itertools import islice
 from typing import Self
+
+from tensorc_dsl.base.frozen import frozen
 
 REDUCERS = ("sum", "prod", "min", "max", "any", "all", "argmin", "argmax")
 
@@ -67,7 +68,7 @@ class TooDeep(Exception):
         self.opener = opener
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Arranged:
     """The words that the parser reads. If `stop` is not None, it is the error behind the last word."""
 
@@ -288,7 +289,7 @@ class Token(str):
         return token
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tree:
     """A match of a grammar rule with all of its words; None for an optional part that is missing."""
 
@@ -300,7 +301,7 @@ class Tree:
 Node = Tree | Token
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Words:
     """Words in the order of their text, stored as columns, since most words are only looked at by kind."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import accumulate, compress
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.build import FileBuilder
@@ -95,7 +96,7 @@ def _tree_engine() -> Engine:
     return Engine(tables())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Text:
     """A parsed text: its tree, words and comments."""
 
@@ -190,7 +191,7 @@ def _tree(source: Source, start: int, end: int, words: Words) -> tree.File:
     return file
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parsed:
     """The items of a file that parse, and the diagnostics of the others."""
 

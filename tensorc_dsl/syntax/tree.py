@@ -6,9 +6,10 @@ span that takes no part in equality, so `parse(print(tree)) == tree`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Self
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source, Span
 
 # The span of a node: its place in the text, which takes no part in equality.
@@ -45,7 +46,7 @@ class Word(str):
 # --- expressions -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Name:
     """A name that is used, not defined."""
 
@@ -57,7 +58,7 @@ MAX_BITS = 256
 """Bits of an integer literal, and of every int that a schedule computes, since traces print such ints as literals."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Number:
     """An integer (int) or a decimal (float) literal."""
 
@@ -65,32 +66,32 @@ class Number:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class String:
     value: str
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bool:
     value: bool
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wildcard:
     """`_`: the open factor of a split, or an unused name."""
 
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListExpr:
     items: tuple[Expr, ...]
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MapExpr:
     """`{4: 0.2, 8: 0.8}`: values with weights."""
 
@@ -98,7 +99,7 @@ class MapExpr:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BinaryExpr:
     op: Literal["+", "-", "*", "/", "%"]
     lhs: Expr
@@ -106,13 +107,13 @@ class BinaryExpr:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Negate:
     operand: Expr
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CompareExpr:
     """A chain, as in Python: `0 <= h < H` has two operators and three operands."""
 
@@ -121,7 +122,7 @@ class CompareExpr:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogicExpr:
     op: Literal["and", "or"]
     lhs: Expr
@@ -129,13 +130,13 @@ class LogicExpr:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotExpr:
     operand: Expr
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conditional:
     """`then if cond else other`."""
 
@@ -145,7 +146,7 @@ class Conditional:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallExpr:
     """`f(a, b, key=c)`; methods are calls of an `Attribute`."""
 
@@ -155,7 +156,7 @@ class CallExpr:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexExpr:
     """`A[i, k]` or `b.loops[0]`."""
 
@@ -164,7 +165,7 @@ class IndexExpr:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SliceExpr:
     """`b.loops[1:-1]`: from `low` to `high`, exclusive; a missing bound is the start or the end."""
 
@@ -174,14 +175,14 @@ class SliceExpr:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Attribute:
     base: Expr
     name: Word
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IndexSpec:
     """An index with an optional written range: `k`, or `h in H + 2*pad`."""
 
@@ -190,7 +191,7 @@ class IndexSpec:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reduce:
     """`sum[k, r in R] body`, or with a `reducer` item `reduce logsumexp[k] body`; it extends as far right as it can."""
 
@@ -200,7 +201,7 @@ class Reduce:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scan:
     """`scan[t] init e step e`."""
 
@@ -210,7 +211,7 @@ class Scan:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TupleExpr:
     """`(a, b)`: the values of a reducer of several."""
 
@@ -218,7 +219,7 @@ class TupleExpr:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RangeExpr:
     """`1..4096`, both ends included; for an open size `1..4096 at [1, 16]`, with the sizes at which it is timed, or
     `1..4096 like {1: 20, 16: 5}`, with how often sizes occur."""
@@ -230,14 +231,14 @@ class RangeExpr:
     like: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rest:
     """`...` in an index map: all indices that have no name there, in their order."""
 
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lambda:
     """An index map: `(i, j) -> (i / 4, j, i % 4)`. A `Rest` is once on both sides, or on none."""
 
@@ -246,7 +247,7 @@ class Lambda:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ForList:
     """`for x in xs if cond { …; yield e }`: the list of the values yielded. As a statement its value is dropped."""
 
@@ -272,7 +273,7 @@ def items_of(e: Expr) -> tuple[Expr, ...]:
 # --- statements of the schedule layer --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NamePattern:
     """`x`, or `_` for an unused value (`name` is then "_")."""
 
@@ -280,7 +281,7 @@ class NamePattern:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListPattern:
     """`[a, _, c]`: matches a list of exactly that length."""
 
@@ -291,7 +292,7 @@ class ListPattern:
 Pattern = NamePattern | ListPattern
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Let:
     """`let x = e`, or `let [a, b] = e`."""
 
@@ -300,7 +301,7 @@ class Let:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DrawStmt:
     """`let x ~ distribution(…)`, pinned by `:= value`."""
 
@@ -310,7 +311,7 @@ class DrawStmt:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExprStmt:
     """A call for its effect on the program; a bare name in a space is a rule without arguments."""
 
@@ -318,7 +319,7 @@ class ExprStmt:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Branch:
     """One branch of an `either`, with the name and the weight in front of it."""
 
@@ -328,7 +329,7 @@ class Branch:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Either:
     """`either pack: panels(0.7) { … } or rows(0.3) { … }`: a draw of structure. Draw and branches all have names, or none."""
 
@@ -337,7 +338,7 @@ class Either:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Maybe:
     """`maybe(70) pack { … }`: taken with a probability of 70 %; without a number, of 50 %."""
 
@@ -347,7 +348,7 @@ class Maybe:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Try:
     """`try { … } otherwise { … }`: the steps of `body`; if one is refused, those of `other` instead, and none of `body`."""
 
@@ -356,7 +357,7 @@ class Try:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class If:
     """`if cond { … } else { … }` over values known at expansion."""
 
@@ -366,7 +367,7 @@ class If:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Case:
     """`2..16, _ => { … }`: the statements for some sizes, of each dimension a number, a range, or `_` for all."""
 
@@ -375,7 +376,7 @@ class Case:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Select:
     """`select M { 1 => { … }; _ => { … } }`: other steps for other sizes of open dimensions."""
 
@@ -384,7 +385,7 @@ class Select:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Yield:
     """`yield e`: the element that this round adds to the list of the `for` around it."""
 
@@ -398,7 +399,7 @@ Stmt = Let | DrawStmt | ExprStmt | Either | Maybe | Try | If | Select | Yield
 # Parameters: tensors of computes and programs, values of computes and modules.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorType:
     """`f32[M, K]`; `dtype` is a type name or a dtype attribute of the compute. No shape means a scalar parameter."""
 
@@ -407,7 +408,7 @@ class TensorType:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TensorParam:
     """`W: const f32[K, N]`; without `const` the tensor may differ in each call.
 
@@ -423,7 +424,7 @@ class TensorParam:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ParamType:
     """`Module(Block, Loop)`; without parentheses, `parts` is None."""
 
@@ -435,7 +436,7 @@ class ParamType:
         return self.name if self.parts is None else f"{self.name}({', '.join(map(str, self.parts))})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Param:
     """`structure: str = "SSRSRS"`; both the type and the default may be missing."""
 
@@ -448,7 +449,7 @@ class Param:
 # The compute layer: computes, reducers, tasks, and instructions with their meaning.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stage:
     """`let P[n, h in H + 2*pad] @("key", value) = e` (an intermediate, `is_let`) or `Y[i, j] = e` (an output).
 
@@ -472,7 +473,7 @@ class Stage:
         return tuple(t for t in self.targets if t != "_") or (self.name,)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Assumption:
     """`name property` or `name in low..high`, behind `assume`: what an input contains."""
 
@@ -481,7 +482,7 @@ class Assumption:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ComputeDef:
     """`compute name(inputs; attributes) -> outputs where dim = e, condition, … assume input property, … { stages }`."""
 
@@ -498,7 +499,7 @@ class ComputeDef:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReducerDef:
     """`reducer name(a, b) = combine identity e assume law`: `a` is the value so far, `b` the next one, `e` the first one.
 
@@ -525,7 +526,7 @@ class ReducerDef:
         return items_of(self.identity)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TaskDef:
     """`task name = compute(dim=value, …)`, optionally `where condition, …` and `with space_or_schedule`."""
 
@@ -539,7 +540,7 @@ class TaskDef:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Weights:
     """`weights "net.safetensors" sha256 "9f86…" (w: f32[64, 10])`: tensors by their names in a file with that digest."""
 
@@ -549,7 +550,7 @@ class Weights:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelDef:
     """`model name(inputs) -> outputs weights … { calls }`: computes, called in order on named values."""
 
@@ -562,7 +563,7 @@ class ModelDef:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operand:
     """`A: bf16[16, 16] in "mma.a"`: an operand that an instruction reads or writes, and its required layout."""
 
@@ -572,7 +573,7 @@ class Operand:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Effect:
     """`C[i, j] += sum[k] e` (`adds`) or `C[i, j] = e`: the effect of an instruction on every element of an operand."""
 
@@ -583,7 +584,7 @@ class Effect:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Layout:
     """`layout "mma.a" (i, k) -> (lane: i % 8 * 4, reg: k / 8)`: the lane and register that hold each element."""
 
@@ -593,7 +594,7 @@ class Layout:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lowering:
     """`lower llvm requires "avx512vnni" call "llvm.x86…"`: the code for one kind of target (assembly, or a call)."""
 
@@ -604,7 +605,7 @@ class Lowering:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IntrinsicDef:
     """`intrinsic name desc (operands) { effects } layout … lower …`: an instruction, its meaning and its code."""
 
@@ -620,7 +621,7 @@ class IntrinsicDef:
 # The program layer: loops, blocks and buffers as text.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BufferDecl:
     """`buffer B: f32[64, 64] in "local"`."""
 
@@ -631,7 +632,7 @@ class BufferDecl:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoopHeader:
     """`i in 64`."""
 
@@ -640,7 +641,7 @@ class LoopHeader:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoopStmt:
     """`for i in 64, j in 64 { … }`; kind is written before: `parallel for i in 8 { … }`; `@("key", value)` after it.
 
@@ -655,7 +656,7 @@ class LoopStmt:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class IterDecl:
     """`spatial vi in 64 = i`."""
 
@@ -666,7 +667,7 @@ class IterDecl:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreStmt:
     """`B[vi, vj] = e`."""
 
@@ -676,7 +677,7 @@ class StoreStmt:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BlockStmt:
     """`block C { spatial …; reduce …; where c; init { … } stores }`."""
 
@@ -692,7 +693,7 @@ class BlockStmt:
 ProgramStmt = LoopStmt | BlockStmt
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProgramSelect:
     """`select M { 1 => { … }; 2..64 => { … } }`: a program for each of several ranges of sizes."""
 
@@ -701,7 +702,7 @@ class ProgramSelect:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProgramCase:
     """`2..64 => { … }`, or with a `select` in the braces."""
 
@@ -713,7 +714,7 @@ class ProgramCase:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProgramDef:
     """`program name(A: f32[M, 64], …) where M in 1..64 { buffers; statements }`, or with a `select` in the braces."""
 
@@ -733,7 +734,7 @@ class ProgramDef:
 # The schedule layer: modules, spaces, schedules, targets and uses.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConstDef:
     """`const name = value`: a literal with a name, and in `doc` with a reason."""
 
@@ -743,7 +744,7 @@ class ConstDef:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModuleDef:
     """`module name(params) when cond { body }`; the first parameter is what it applies to (Block or Program)."""
 
@@ -755,7 +756,7 @@ class ModuleDef:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Weighing:
     """`draw ~ {value: weight, _: weight}` in a prior."""
 
@@ -764,7 +765,7 @@ class Weighing:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SpaceDef:
     """`space name for target { rules }`: each rule is a module's name or call; they are tried in order.
 
@@ -779,7 +780,7 @@ class SpaceDef:
     prior: tuple[Weighing, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScheduleDef:
     """`schedule name for compute { body }`; the blocks and parameters of the compute are in scope by name.
 
@@ -794,7 +795,7 @@ class ScheduleDef:
     prior: tuple[Weighing, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PriorDef:
     """`prior name for space { weights }`: a space or schedule by another name, in which some draws have other weights."""
 
@@ -805,7 +806,7 @@ class PriorDef:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TargetDef:
     """`target avx2 = llvm(vector_bits=256, cores=8)`: a machine with its kind and its facts."""
 
@@ -816,7 +817,7 @@ class TargetDef:
     span: Span = span_field()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UseDecl:
     """`use std.cpu.{a, b}`, or `use std.cpu`: then `names` is empty and all items are imported."""
 
@@ -842,7 +843,7 @@ NamedItem = (
 Item = NamedItem | UseDecl
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class File:
     """A parsed file: its items in order."""
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeVar
 
 import numpy as np
 import scipy
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.processes.machine import one_blas_thread
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
@@ -57,7 +58,7 @@ def decisions_of(point: Point) -> dict[str, Decision]:
     return {d.name: d.decision for d in point}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Skeleton:
     """What the decisions of the influential draws leave: all open draws, these with the decisions that led here."""
 
@@ -199,7 +200,7 @@ FOLDS = 4
 """Parts of the trials, each of which is predicted from the others: so hyperparameters that fit noise are found out."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Surrogate:
     """Predicts the log of the seconds of a point. `explained` is the share of the variance between trials that it explains
     where they are not among those that it is fitted to: 1 is perfect, 0 is no better than the mean."""
@@ -269,7 +270,7 @@ FASTEST, OTHERS, FAILED = 128, 128, 64
 from first to last. So an analysis takes as long for 20,000 trials as for 300."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TooFew:
     """There are too few trials of today's space to say anything. `left_out` trials are of another version of it."""
 
@@ -277,7 +278,7 @@ class TooFew:
     left_out: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Study:
     """What is known of a task. `best` is the fastest schedule: its point, and its record. `reference` is the log of the least
     time that the surrogate gives to a trial: unlike the least of many measured times, it is not too good to be true.
@@ -380,7 +381,7 @@ SHORTEST = 4
 """Letters of a search's name that are enough to mean it, if no other name begins with them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Search:
     """The records of one search, in their order. `run` is its name; records of format 1 have none, and those of one strategy
     and seed count as one search."""
@@ -419,7 +420,7 @@ TREES, DEPTH = 30, 3
 """The forest that finds what a draw alone explains."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Importance:
     """Shares of the variance of the log time over the space. `alone` is what the draw explains by itself, whether it is made
     at all included (a Sobol index of first order); `total` adds its interplay with the other draws (a total Sobol index).
@@ -497,7 +498,7 @@ STARTS = 8
 """The fastest trials, at which chains begin in turn."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Value:
     """A decision of a draw. `prior` and `posterior` are its probabilities, given that the draw is made: by the space, and
     among fast schedules."""
@@ -507,7 +508,7 @@ class Value:
     posterior: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Learnt:
     """What is learnt of a draw. `made_prior` and `made` are the probabilities that it is made: by the space, and among fast
     schedules. `values` are the decisions of fast schedules, the likeliest first; where the draw is never made, there is none.
@@ -604,7 +605,7 @@ WIDE = 1.96
 """Deviations on each side that hold 95 % of a normal distribution."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """A decision, and the seconds that the surrogate predicts: the middle, and the ends of an interval that holds 95 %.
 
@@ -620,7 +621,7 @@ class Step:
     others: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slice:
     """The decisions of one draw of the best schedule, in the order of their features. `whole` if these are all there are."""
 
@@ -689,7 +690,7 @@ NO_MATTER = 0.01
 """A draw with a smaller share of the variance does not matter."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pin:
     """A draw of the best schedule, its decision there, and why it may be pinned: nearly all fast schedules have this
     decision, or it hardly changes the time. `share` is that of the fast schedules, or that of the variance."""

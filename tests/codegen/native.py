@@ -23,7 +23,7 @@ from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.host import host_target
-from tensorc_dsl.tuning.measure.check import Guarded, frozen, poison
+from tensorc_dsl.tuning.measure.check import Guarded, poison, read_only
 
 
 def program(text: str) -> Program:
@@ -56,7 +56,7 @@ def run(p: Program, inputs: Mapping[str, Array], threads: int = 2) -> dict[str, 
     for g in guards.values():
         poison(g.array)
     arrays = {
-        q.name: guards[q.name].array if q.output else frozen(np.asarray(inputs[q.name], order="C")) for q in c.params
+        q.name: guards[q.name].array if q.output else read_only(np.asarray(inputs[q.name], order="C")) for q in c.params
     }
     assert run_both(load(c), arrays) == ""
     for name, g in guards.items():

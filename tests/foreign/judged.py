@@ -23,7 +23,7 @@ from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import Order, interpret
 from tensorc_dsl.reference.tolerance import bounded
-from tensorc_dsl.tuning.measure.check import Guarded, compare, frozen, poison
+from tensorc_dsl.tuning.measure.check import Guarded, compare, poison, read_only
 from tests.codegen.native import compiled
 from tests.programs import proof_fault
 
@@ -84,7 +84,7 @@ def native(kernel: NativeKernel, bound: Program, inputs: Mapping[str, Array]) ->
     outs = {b.name: Guarded(shape_of(b), stored_dtype(b.dtype)) for b in bound.outputs}
     for out in outs.values():
         poison(out.array)
-    arrays = {n: frozen(np.asarray(a, order="C")) for n, a in inputs.items()} | {n: o.array for n, o in outs.items()}
+    arrays = {n: read_only(np.asarray(a, order="C")) for n, a in inputs.items()} | {n: o.array for n, o in outs.items()}
     kernel(*(arrays[p.name] for p in kernel.params))
     for name, out in outs.items():
         assert out.trespassed() is None, f"{name}: written {out.trespassed()} it"

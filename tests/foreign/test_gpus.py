@@ -20,6 +20,7 @@ from tensorc_dsl.backend.cuda.emulation.run import emulation
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram
 from tensorc_dsl.backend.cuda.lower.lower import lower_device, require_room
 from tensorc_dsl.base.diagnostic import Severity, TschedError
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.items import target_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
@@ -27,7 +28,6 @@ from tensorc_dsl.elaborate.compute import elaborate
 from tensorc_dsl.faces.api import TaskFile
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.arrays import Array
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.reference.tolerance import bounded

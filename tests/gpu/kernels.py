@@ -7,6 +7,7 @@ from functools import cache
 
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of, version_of
 from tensorc_dsl.backend.cuda.lower.kernels import Barrier, Device, DeviceKernel, DeviceProgram, Nested
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check.items import target_of
 from tensorc_dsl.check.scope import CheckedFile, load_source
@@ -14,7 +15,6 @@ from tensorc_dsl.faces.api import Task
 from tensorc_dsl.faces.api.kernel import lowered
 from tensorc_dsl.faces.api.schedules import sample
 from tensorc_dsl.interp.space import Space
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.trace.trace import Model, Trace
 from tests.examples import FIRST

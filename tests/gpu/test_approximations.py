@@ -15,12 +15,12 @@ from tensorc_dsl.backend.cuda.codegen.maths import INSTRUCTIONS, ROUNDED, Hardwa
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.llvm.codegen.arithmetic import Lanes
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.contraction import contracted
 from tensorc_dsl.ir.dtypes import F16, F32, DType, unit_roundoff
 from tensorc_dsl.ir.maths import BEFORE_ROUNDING
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.program import APPROX, Program
 from tensorc_dsl.reference.tolerance import bounded

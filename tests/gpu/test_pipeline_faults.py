@@ -18,7 +18,7 @@ from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.expr import Expr, Load, Select, Var, add, index, rewrite_expr, substitute
 from tensorc_dsl.ir.parse import parse_program
-from tensorc_dsl.ir.program import For, Store
+from tensorc_dsl.ir.program import Buffer, For, Store
 from tensorc_dsl.lower.flat import Flat
 from tensorc_dsl.proof.sets.dependence import versions
 from tensorc_dsl.reference.inputs import make_inputs
@@ -89,7 +89,7 @@ def test_each_barrier_of_a_pipeline_is_needed() -> None:
 
 
 def test_too_few_versions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fewer(loop: For, buffer: str) -> int:
+    def fewer(loop: For, buffer: Buffer) -> int:
         return versions(loop, buffer) - 1
 
     monkeypatch.setattr(pipelines, "versions", fewer)

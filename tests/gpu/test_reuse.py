@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.backend.cuda.lower.bodies import with_guards_of_steps, with_steps_outside
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.dtypes import F32, INDEX
 from tensorc_dsl.ir.expr import ZERO, Compare, Const, Expr, Load, Select, Var, add, floordiv, index, mul
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.lower.flat import Flat, If, Loop
 from tensorc_dsl.schedule.trace.distribution import Decision

@@ -28,9 +28,9 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     tma_in,
     tma_stores_in,
 )
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.ir.arrays import Array, narrow, widen
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.schedule.trace.distribution import Decision

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tensorc_dsl.ir.node import by_first, by_identity
+from tensorc_dsl.ir.identity import by_first, by_identity
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import F32, INDEX
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -24,17 +25,16 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
 )
-from tensorc_dsl.ir.node import node
 from tensorc_dsl.ir.program import For
 
 
-@node
+@frozen
 class Point:
     x: int
     y: int = 7
 
 
-@node
+@frozen
 class Empty:
     pass
 

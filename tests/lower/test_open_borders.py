@@ -12,7 +12,7 @@ from tensorc_dsl.backend.llvm.runtime.kernel import load
 from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.lower.flat import format_body
 from tensorc_dsl.reference.interpret import interpret
-from tensorc_dsl.tuning.measure.check import Guarded, frozen, poison
+from tensorc_dsl.tuning.measure.check import Guarded, poison, read_only
 from tests.codegen.native import compiled, program
 
 ROW = """
@@ -56,7 +56,7 @@ def test_open_rows_of_all_sizes_are_right(name: str, kind: str) -> None:
         x = np.random.default_rng(w).random((h, w)).astype(np.float32)
         guard = Guarded((h, w), np.dtype(np.float32))
         poison(guard.array)
-        kernel(frozen(x), guard.array)
+        kernel(read_only(x), guard.array)
         want = interpret(bind(p, {"H": h, "W": w}), {"X": x})["Y"]
         np.testing.assert_array_equal(guard.array, want.astype(np.float32), err_msg=f"{h} x {w}")
 
@@ -125,6 +125,6 @@ def test_tiles_of_open_images_are_right_at_all_sizes() -> None:
         x = np.random.default_rng(w).random((h, w)).astype(np.float32)
         guard = Guarded((h, w), np.dtype(np.float32))
         poison(guard.array)
-        kernel(frozen(x), guard.array)
+        kernel(read_only(x), guard.array)
         want = interpret(bind(p, {"H": h, "W": w}), {"X": x})["Y"]
         np.testing.assert_allclose(guard.array, want, rtol=1e-6, err_msg=f"{h} x {w}")

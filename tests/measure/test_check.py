@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.ir.dtypes import BF16, F32
-from tensorc_dsl.tuning.measure.check import ALIGNMENT, CHUNK, Guarded, compare, frozen, poison
+from tensorc_dsl.tuning.measure.check import ALIGNMENT, CHUNK, Guarded, compare, poison, read_only
 from tensorc_dsl.tuning.measure.outcome import (
     AGREE,
     ENOUGH_SECONDS,
@@ -130,7 +130,7 @@ def test_writing_beside_a_guarded_array_shows() -> None:
 
 def test_frozen_arrays_cannot_be_written() -> None:
     values = np.arange(6.0).reshape(2, 3)
-    kept = frozen(values)
+    kept = read_only(values)
     np.testing.assert_array_equal(kept, values)
     with pytest.raises(ValueError, match="read-only"):
         kept[0, 0] = 1.0

@@ -24,7 +24,7 @@ from tensorc_dsl.reference.inputs import make_inputs
 from tensorc_dsl.reference.interpret import interpret
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.reference.work import flops
-from tensorc_dsl.tuning.measure.check import Guarded, compare, frozen, poison
+from tensorc_dsl.tuning.measure.check import Guarded, compare, poison, read_only
 from tests.codegen.native import compiled
 from tests.compute.random_computes import random_compute
 from tests.compute.random_features import random_features
@@ -96,7 +96,7 @@ def run_guarded(kernel: NativeKernel, c: Compiled, program: Program, inputs: dic
     guards = {q.name: Guarded(shape_of(program.buffer(q.name)), stored_dtype(q.dtype)) for q in c.params if q.output}
     for g in guards.values():
         poison(g.array)
-    ins = {q.name: frozen(np.asarray(inputs[q.name], order="C")) for q in c.params if not q.output}
+    ins = {q.name: read_only(np.asarray(inputs[q.name], order="C")) for q in c.params if not q.output}
     assert run_both(kernel, ins | {name: g.array for name, g in guards.items()}) == ""
     for name, g in guards.items():
         assert g.trespassed() is None, f"{name}: written {g.trespassed()} it"

@@ -27,7 +27,7 @@ from tensorc_dsl.proof.equivalence.rows import same_rows
 from tensorc_dsl.proof.equivalence.validate import Unproved, Valid
 from tensorc_dsl.proof.sets.sets import dim_conditions, points
 from tensorc_dsl.reference.work import sizing
-from tensorc_dsl.tuning.measure.check import frozen
+from tensorc_dsl.tuning.measure.check import read_only
 from tensorc_dsl.tuning.search.dispatch import Candidate, selected
 from tests.ahead.made import needs_compiler
 from tests.open.random_open import check_everywhere, open_program, random_sizes
@@ -310,7 +310,7 @@ def test_constants_of_a_size_that_never_occurs_are_not_read_beyond_their_end(wha
     rng = np.random.default_rng(0)
 
     def bind_few() -> str:
-        kernel.bind(W=frozen(rng.random(3, np.float32)))
+        kernel.bind(W=read_only(rng.random(3, np.float32)))
         return ""
 
     assert isolated(bind_few) == ""

@@ -12,9 +12,9 @@ import pytest
 from campaigns.random_steps import random_schedule
 from tensorc_dsl import load
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.cases import Box, common, hull, narrowed, uncovered, whole, without
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Case, Program

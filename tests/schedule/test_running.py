@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pytest
 
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api import Task, loads
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.proof.equivalence.validate import Invalid, Valid, validate
 from tensorc_dsl.reference.inputs import make_inputs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from tensorc_dsl.backend.protocol import (
     Registers,
 )
 from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
@@ -69,7 +70,7 @@ def _known() -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CudaBackend:
     """NVIDIA GPUs, through LLVM's NVPTX, and PyCUDA for running kernels."""
 

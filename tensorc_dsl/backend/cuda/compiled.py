@@ -6,7 +6,6 @@ import re
 import shutil
 import sysconfig
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from tensorc_dsl.backend.cuda.codegen.ptx import device_module, ptx_of, version_of
@@ -16,6 +15,7 @@ from tensorc_dsl.backend.cuda.lower.lower import OLDEST
 from tensorc_dsl.backend.cuda.runtime.kernel import pack
 from tensorc_dsl.backend.protocol import Code, CompileError, Registers
 from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.start import Limits, run_executable
 
@@ -125,7 +125,7 @@ STAGES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CudaKernel:
     """The kernels of a program, their LLVM code before LLVM's passes, and their PTX for one kind of GPU."""
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 from tensorc_dsl.base.diagnostic import Diagnostic, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir.expr import Load, Var, constant, loads
 from tensorc_dsl.ir.program import Buffer, Intrinsic, IterKind, TileAxis
@@ -214,7 +214,7 @@ def wgmma_difference(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Axis:
     """Rows, columns or depth of a product, as one index or as several that count it together."""
 
@@ -310,7 +310,7 @@ _MMA_TYPES = {
 """The types of elements, by what PTX calls them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """Why a text does not do what its declaration says."""
 
@@ -511,7 +511,7 @@ def STORED_TWICE(*, name: str) -> None: ...
 def OPCODE_DIFFERS(*, opcode: str, why: str, repair: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ref:
     """An operand in a text: all its registers or its first address (no number), or one of them."""
 
@@ -519,7 +519,7 @@ class Ref:
     number: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """A statement of a text: braces before it, the opcode, and what follows it. At the end there may be braces alone."""
 

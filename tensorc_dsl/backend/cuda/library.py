@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tensorc_dsl.backend.cuda.codegen.view import cuda_text
 from tensorc_dsl.backend.cuda.compiled import CudaKernel, sass_of
@@ -13,6 +12,7 @@ from tensorc_dsl.backend.llvm.ahead.interface import argument_name
 from tensorc_dsl.backend.llvm.ahead.library import STRIDES, described
 from tensorc_dsl.backend.memory import MOST_BYTES
 from tensorc_dsl.backend.protocol import Form
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
@@ -41,7 +41,7 @@ FORMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CudaLibrary:
     """The ahead-of-time output of a task. `origin` says where its schedule is from."""
 

@@ -6,9 +6,9 @@ the array never appear, and what is outside of it are zeros.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import Expr, index, mul
 from tensorc_dsl.lower.flat import TensorMap
 
@@ -29,7 +29,7 @@ _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 """The driver's numbers of swizzles, by their bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Encoding:
     """The arguments of the driver for a map besides the address of the array: numbers of the type and of the swizzle, the
     elements along each dimension, the bytes between neighbours along each but the innermost, and the elements of a tile."""

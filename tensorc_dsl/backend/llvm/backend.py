@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -48,9 +47,9 @@ from tensorc_dsl.backend.protocol import (
     Registers,
 )
 from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.expr import Var, substitute
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program, Store
 from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.lower.flat import (
@@ -129,7 +128,7 @@ def format_processors(target: Target) -> str:
 def NOT_HERE(*, task: str, theirs: str, ours: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CpuBackend:
     """CPUs, through LLVM."""
 

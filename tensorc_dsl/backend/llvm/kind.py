@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 
 from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.ir import problems
 from tensorc_dsl.ir.expr import constant, loads
@@ -16,7 +16,7 @@ from tensorc_dsl.ir.target import TargetKind
 from tensorc_dsl.syntax.names import near
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """`<16 x i32> llvm.x86.f(<16 x i32> C, i8 3)`: a call of an LLVM function, or an operation, `<16 x i32> sub(…)`."""
 
@@ -25,7 +25,7 @@ class Call:
     args: tuple[Argument, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leaf:
     """`<16 x i32> A`: an operand; `<16 x i32> 7`: a number, in each lane of a vector."""
 

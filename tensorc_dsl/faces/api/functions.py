@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.report.files import read_source
 from tensorc_dsl.interp.space import Space
@@ -135,7 +136,7 @@ def _schedule(space: str | PathLike[str]) -> tree.ScheduleDef:
 # each combination of those that its statement names: few, where most draws depend on none.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Draws:
     schedule: tree.ScheduleDef
     target: Target

@@ -6,7 +6,7 @@ import copyreg
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -25,6 +25,7 @@ from tensorc_dsl.backend.protocol import (
 )
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.base.resources import cache_path
 from tensorc_dsl.base.source import Source
@@ -209,7 +210,7 @@ def loaded(program: Program, target: Target, threads: int) -> LoadedKernel:
 # The best schedule that is known for a task on its target, and where it comes from.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Recorded:
     """The fastest schedule that a search recorded, in that row of the database."""
 
@@ -217,14 +218,14 @@ class Recorded:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drawn:
     """A draw from the space with this seed; nothing is known of its time."""
 
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Given:
     """The task's own schedule, or that of a file."""
 
@@ -258,7 +259,7 @@ def facts(origin: Origin) -> dict[str, Any]:
     return {"from": kind} | asdict(origin) | more
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Known:
     """A schedule and its origin."""
 

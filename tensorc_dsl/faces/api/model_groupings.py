@@ -18,6 +18,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.check.models import Call, ModelPlan, free_name
 from tensorc_dsl.graph.grouping import Alternative, alternatives, decided, deciding, graph_space
 from tensorc_dsl.interp.space import others, versions
@@ -54,7 +55,7 @@ BETTER, MOSTLY = 0.99, 0.75
 # The ways of a model.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Exchange:
     """What an alternative does to the tasks of a model: the calls that it has no more, and those that it has instead, by the
     keys of their tasks; and the seconds in a run of the former. `model` is the one with nothing else changed."""
@@ -74,7 +75,7 @@ class Exchange:
         return new / gone if 0.0 < gone < inf else None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Way:
     """A way to join the calls of a model. `names` has the name of each of its tasks among those of all ways; `changed` is
     what is otherwise than in the way that the model came with."""

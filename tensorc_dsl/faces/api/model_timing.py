@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import accumulate
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.check.models import Call
 from tensorc_dsl.faces.api.kernel import Kernel
 from tensorc_dsl.faces.api.models import LoadedModel, Runtime
@@ -51,7 +51,7 @@ class ModelCalls:
 # The profile of a model.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelGroup:
     """A task of a model, called so many times. `seconds` are of all these calls in a run; its `roof` is that of one call."""
 
@@ -66,7 +66,7 @@ class ModelGroup:
         return self.roof.share(self.seconds / self.calls) if self.seconds else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimedCall:
     """One call of one run, with when it began and how long it took, in seconds from the beginning of the run."""
 
@@ -76,7 +76,7 @@ class TimedCall:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelProfile:
     """The times of a model's groups: medians of `runs` runs, of which `calls` has the median one, call by call.
 
@@ -165,7 +165,7 @@ def NOT_RUN(*, runtime: str, path: str, why: str) -> None: ...
 def OTHER_ENDS(*, path: str, what: str, found: str, wanted: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class OutputDifference:
     """How far an output is from the other runtime's: at most by `absolute`, at the index `where`, where `made` and `wanted`
     stand. `relative` is that as a share of the largest value. `unlike` elements are a number in one of the two only."""
@@ -179,7 +179,7 @@ class OutputDifference:
     unlike: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelComparison:
     """A model beside another `runtime`, with its version, on as many threads. Times are seconds of calls, by turns."""
 
@@ -260,7 +260,7 @@ def _difference(name: str, made: Array, wanted: Array) -> OutputDifference:
 # Other runtimes.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Other:
     """A runtime by its name and version, and a call with the inputs, which returns the outputs in order."""
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.faces.api.kernel import Kernel
 from tensorc_dsl.faces.api.model_groupings import MOST, Way, Ways, promising, record_ways
 from tensorc_dsl.faces.api.model_timing import ModelCalls, roofs_of
@@ -121,7 +122,7 @@ class _Unshown(TuningDisplay):
         yield [lambda _: None for _ in names]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TunedTask:
     """What became of a task of a model, which calls it so many times.
 
@@ -151,7 +152,7 @@ class TunedTask:
         return self.roof.share(self.after / self.calls) if self.after else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TunedWay:
     """Another way to join the calls of a model: the draws of its rules that were decided otherwise, and the seconds of a run,
     by turns with the others; None if it was not timed, since its tasks took longer. `taken` if the model has it now."""
@@ -161,7 +162,7 @@ class TunedWay:
     taken: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelTuning:
     """The result for a model. `before` and `after` are the seconds of a run with the schedules before and now, by turns; None
     after Ctrl-C. `tasks` are those of the model now that were searched, the ones that take the longest first.
@@ -243,7 +244,7 @@ def tune_model(
         return _Tuning(model, found, options, total, queue, display, on, whole=not tasks).run()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Choice:
     """A schedule that a task may have, and its record, if there is one."""
 
@@ -609,7 +610,7 @@ class _Tuning:
         return _Timed(tuple(ways), taken, before, tuple(times))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Timed:
     """The ways of a model that were timed by turns, the present one first, with the seconds of each turn, and those with the
     schedules before; no times after Ctrl-C. The one with the `number` is taken."""

@@ -5,11 +5,12 @@ the page of a task, and a file with what searches have learnt.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.base.units import counted
 from tensorc_dsl.check.scope import CheckedFile
@@ -32,7 +33,7 @@ from tensorc_dsl.tuning.search.plausible import BEYOND, least_seconds
 # Reviews records of a task: do their schedules still make the timed programs, and do the kernels compute right results?
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Review:
     """A record, its error ("" for none), and the outcome of its kernel if that was run."""
 
@@ -178,7 +179,7 @@ MOST = 12
 """At most so many values of a draw are listed, the likeliest."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lesson:
     """What a search of the task has taught, from so many valid trials."""
 

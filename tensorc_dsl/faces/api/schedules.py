@@ -9,11 +9,12 @@ import shlex
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Severity, TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.base.visible import visible_line
 from tensorc_dsl.check.items import Names, check_items
@@ -91,7 +92,7 @@ def sample(model: Model, task: str, seed: int, number: int = 0) -> Trace:
     raise AssertionError("the last try returns or raises")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _InTime(Model):
     """A space whose expansions raise Late when `is_late` says so."""
 
@@ -140,7 +141,7 @@ def require_draws(model: Model, task: str, names: Sequence[str], opened: Sequenc
             raise TschedError(PINNED_DRAW(None, name=name, pin=shown(met[name].decision)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Promise:
     """What the schedules of a task keep: the bits of a program, if there is one; those of a row whatever the size `rows` is,
     if that is named; and all of it in `words`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tensorc_dsl.backend.once import lowering_for
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.faces.api.kernel import counted
 from tensorc_dsl.faces.api.schedules import TaskData
 from tensorc_dsl.faces.report.page import fragment
@@ -70,7 +71,7 @@ ALIVE = 4
 """How many searches keep their processes at a time; starting a process takes a second, and each takes memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """The input of one search, on the threads of the target; `weight` is the factor of its time in the total. Kernels are
     timed with so many `copies` of constant inputs. `expand` makes the trace of a schedule for the task from its text, and
@@ -284,7 +285,7 @@ def can_end_by_regret(strategy: str) -> bool:
     return states_regret(strategy_of(strategy))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CountedSearch:
     """The result of a search by emulated counts: its figures of times are cycles of a model. `found` has what was counted,
     by the keys of programs, of which so many trials were `recorded` before."""
@@ -401,7 +402,7 @@ def _reason(result: TuneResult) -> str:
 # What the records of a task teach about its draws, for the task as it is now and this machine.
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class Insight:
     """What a model of the trials says about the draws of a task.
 
@@ -472,7 +473,7 @@ def too_few(task: str, found: TooFew) -> Diagnostic:
 # The result of a search of a task, which a notebook shows.
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class SearchResult(TuneResult):
     """A result that knows the `model` that was searched, and the `task` by its name."""
 

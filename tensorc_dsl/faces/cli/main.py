@@ -26,15 +26,15 @@ from tensorc_dsl.faces.report.terminal import say
 # Is there memory for a library that ends the process where there is none?
 #
 # OpenBLAS does that when it is loaded, with a message of its own or, for want of a thread, as if Ctrl-C were pressed, and
-# LLVM when it compiles. So the room is looked at before NumPy and SciPy, each of which has an OpenBLAS, and llvmlite are
-# imported.
+# LLVM when it compiles, and nanobind when it loads islpy. So the room is looked at before NumPy and SciPy, each of which has
+# an OpenBLAS, llvmlite and islpy are imported.
 
 
 _MIB = 1 << 20
 
-NEED = {"numpy": (48, 40), "scipy": (56, 40), "llvmlite": (205, 0)}
-"""MiB of addresses that a package takes, measured with OpenBLAS 0.3 and LLVM 22 on x86-64, and some to tell that none are
-left: at all, and for each thread of OpenBLAS, a buffer of 32 and the stack."""
+NEED = {"numpy": (48, 40), "scipy": (56, 40), "llvmlite": (205, 0), "islpy": (24, 0)}
+"""MiB of addresses that a package takes, measured with OpenBLAS 0.3, LLVM 22 and nanobind 2 on x86-64, and some to tell
+that none are left: at all, and for each thread of OpenBLAS, a buffer of 32 and the stack."""
 
 MOST_THREADS = 64
 """The threads that the OpenBLAS in wheels is built for."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, assert_never, get_args
 import click
 
 from tensorc_dsl.base.diagnostic import Severity, TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.faces.report.terminal import is_dumb, say, show, show_diagnostics, show_object
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ def handler_options(function: F) -> F:
     return replay_option(condition_option(function))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Keeping:
     """What schedules keep: the bits of the compute's own order, or those of a schedule in a file; and those of a row in every
     batch, by the dimension that counts rows."""
@@ -317,6 +318,9 @@ class Keeping:
 
     def __bool__(self) -> bool:
         return self.bits or self.bits_of is not None or self.rows is not None
+
+
+NOTHING_KEPT = Keeping()
 
 
 def keeping_options(function: F) -> F:
@@ -344,7 +348,7 @@ def handled(
     replayed: str | None,
     conditions: tuple[tuple[str, str], ...],
     hidden: tuple[str, ...],
-    keeping: Keeping = Keeping(),
+    keeping: Keeping = NOTHING_KEPT,
 ) -> Task:
     """The task with these handlers, and schedules that keep so much. Raises TschedError for names without a draw, for invalid
     values, and E0810 and E0811.

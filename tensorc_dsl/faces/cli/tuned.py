@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.faces.cli.options import SUFFIX, Ending, interruptible, settings
 from tensorc_dsl.faces.report.terminal import say, show, show_diagnostics, show_object
 
@@ -308,7 +309,7 @@ def _write_wrong(task: Task, trace: Trace, verb: str, *more: str) -> None:
 # `tune --write-prior`: the file with what was learnt of its tasks.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prior:
     """Where the tasks of a file are written with their priors."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from lsprotocol import types as lsp
 
 from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check.kinds import Kind, Listener
 from tensorc_dsl.check.positions import Definition, Files, Reference, Remembered, Written, listen, references_in
@@ -78,7 +79,7 @@ class Text:
         return self.offset(range_.start), self.offset(range_.end)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Characters of a file; `path` is None for the document itself."""
 
@@ -88,7 +89,7 @@ class Place:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Found:
     """A name in the document, at these characters, with its meaning."""
 
@@ -223,7 +224,7 @@ Declared = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Meaning:
     """The node that binds a name, and the item that it stands in."""
 

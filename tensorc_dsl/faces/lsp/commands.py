@@ -9,7 +9,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from lsprotocol import types as lsp
 
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.faces.lsp.analysis import Analysis, normal
 from tensorc_dsl.faces.lsp.documents import Document, path_of
 from tensorc_dsl.faces.lsp.records import Decided, Records, space_of
@@ -43,7 +43,7 @@ SECONDS = 0.05
 """An expansion that is made to complete a word takes no longer."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class After:
     """`program` is the text of the program; `step` the range of the statement, None before the first one.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from lsprotocol import types as lsp
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.check import vocabulary as v
 from tensorc_dsl.check.kinds import ANY, Kind, Listener, ModuleOf, Parameter, Signature, show, show_all
@@ -30,7 +31,7 @@ _CLOSERS = frozenset(("RPAR", "RSQB", "RBRACE"))
 WORDS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """A call whose bracket is open: the word in front, whether a point stands before it, and what has been written.
 
@@ -46,7 +47,7 @@ class Call:
     named: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cursor:
     """`before` are the words before the cursor without the one that it ends, `prefix`; `open` are the open brackets."""
 
@@ -152,7 +153,7 @@ def cursor(text: str, offset: int) -> Cursor:
 # The callee of an incomplete call: its parameters and its documentation.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parameters:
     """A parameter as it is shown; `position` is None for one that is given by its name only."""
 
@@ -163,7 +164,7 @@ class Parameters:
     many: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Callee:
     name: str
     parameters: tuple[Parameters, ...]

@@ -6,13 +6,13 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from lsprotocol import types as lsp
 from pygls.exceptions import JsonRpcException
 
 from tensorc_dsl.base.diagnostic import Severity, TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.resources import stdlib_root
 from tensorc_dsl.check.positions import Definition, Entry, Files, Written
 from tensorc_dsl.faces.lsp.analysis import Analysis, Found, Place, Text, meaning
@@ -29,7 +29,7 @@ Key = frozenset[tuple[str, int]] | tuple[str, str]
 """The identity of a meaning in all files: the places of its definition, or a word of the language."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mention:
     """A name that means it, in the document of an analysis."""
 

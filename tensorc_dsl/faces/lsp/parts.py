@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax import tree as t
 from tensorc_dsl.syntax.layout import Words
@@ -54,7 +55,7 @@ class Part(Source):
         return id(self)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Packed:
     """The semantic tokens of a part as the protocol has them, each relative to the one before, and the first one to the part.
 
@@ -71,7 +72,7 @@ Where = tuple[int, int, int, int]
 """Characters of a part: the line and the column, in units, of the first and of the one behind the last."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Symbol:
     """A named thing in a part. `kind` is a number of the protocol, `detail` stands behind the name, and `own` is the name."""
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tensorc_dsl.base import units
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.check.positions import CheckedItem
 from tensorc_dsl.faces.lsp.analysis import Analysis
@@ -33,7 +34,7 @@ MOST_THREADS = 256
 Drawing = t.DrawStmt | t.Either | t.Maybe
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tuned:
     """The records of a task on this machine: the fastest valid one, and all valid ones."""
 
@@ -44,7 +45,7 @@ class Tuned:
     valid: tuple[Trial, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replayed:
     """The best schedule of a task, as the text stands now: the draws with their places, and those that the record decided."""
 
@@ -53,7 +54,7 @@ class Replayed:
     watched: Watched
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decided:
     """A draw of a document, at these characters, in the best record of a task."""
 

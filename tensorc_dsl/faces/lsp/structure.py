@@ -8,13 +8,13 @@ Classes of words are those of the grammar, and of names what they mean (semantic
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache
 
 from lsprotocol import types as lsp
 
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.check.positions import Definition, Entry, Files, Written
 from tensorc_dsl.faces.lsp.analysis import Analysis, Text, items_of
@@ -30,7 +30,7 @@ KEPT = 8192
 """The number of parts of texts of which the layout is kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """A part of a text, from its first line on. `after` is its layout, with the empty line above it if there is one."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import gc
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from markdown_it import MarkdownIt
 
 from tensorc_dsl.backend.protocol import backend_of
 from tensorc_dsl.base.diagnostic import TschedError, render
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.faces.api.kernel import compiled, lowered_text, require_generator, viewed
 from tensorc_dsl.faces.lsp.analysis import Analysis
@@ -114,7 +115,7 @@ LONGEST_STEP = 200
 """Characters of a statement that are shown."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expanded:
     """A task's schedule under some decisions. `stands` are those at which the program changed."""
 

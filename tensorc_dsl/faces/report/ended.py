@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_never
 
 import msgspec
 
 from tensorc_dsl.base import units
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.visible import visible_line
 from tensorc_dsl.faces.report import results
 from tensorc_dsl.faces.report.progress import exhaustion_message, percent
@@ -104,7 +104,7 @@ def refused_lines(result: TuneResult) -> Iterator[str]:
         yield f"rule `{r.rule}` was refused on `{r.subject}` and left out in {count}: {r.refusal}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """A finished search over a task, with the roof and NumPy's time."""
 
@@ -262,7 +262,7 @@ SHOWN = 5
 """How many of the best schedules are listed, where they are emulated."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndedCounting:
     """A finished search over a task by emulated counts. Its figures are cycles of a model, which no time is compared with.
 

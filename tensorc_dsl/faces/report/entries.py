@@ -7,9 +7,10 @@ import re
 import types
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.resources import glossary, stdlib_root
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.check import vocabulary as v
@@ -69,7 +70,7 @@ def markdown_fence(text: str) -> str:
 # Entries of the standard library: every item with its signature, its description and its file.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LibraryFile:
     """A file of the library: its path in a `use`, its place, and its items."""
 

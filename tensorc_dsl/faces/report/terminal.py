@@ -11,13 +11,13 @@ import shutil
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, TextIO
 from urllib.parse import quote
 
 import click
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Severity, TschedError, problem, render
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.visible import visible, visible_line
 
 # Colours rendered diagnostics: the text is unchanged, and control sequences surround its parts.
@@ -167,7 +167,7 @@ def _unwritten() -> Generator[None]:
 # Findings of a run, with the files that were checked.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finding:
     """A diagnostic, and the file whose check reported it."""
 

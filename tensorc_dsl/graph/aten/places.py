@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.graph.aten.traced import Call, Name, Torch, Translator, Value
 from tensorc_dsl.graph.graph import Unsupported
 
 # --- several indices ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Places:
     """Indices of some axes of `self`, which stand in front of the others in the order `axes`.
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.graph.graph import DTYPES, Array, Node, Unsupported
 
 Torch = Any
@@ -72,7 +73,7 @@ class Growing:
         return outputs
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """A node of the trace, with its arguments by the names in the schema of its operator."""
 

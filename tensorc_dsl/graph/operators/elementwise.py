@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial, reduce
 from math import sqrt
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.graph.graph import DTYPES, Tensor, Unsupported, literal
 from tensorc_dsl.graph.operators.lowering import (
     Known,
@@ -62,7 +63,7 @@ def _is_read(shapes: Sequence[tuple[int, ...]], axis: int, size: int) -> bool:
 # --- one formula -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Formula:
     """The element of a result: `{0}` and `{1}` are those of the operands, `{zero}` is 0 of their type."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.graph.graph import Array, Tensor, Unsupported, literal, onnx_dtype
 from tensorc_dsl.graph.operators.lowering import (
     Known,
@@ -141,7 +142,7 @@ _JOINED: Mapping[str, tuple[str, str, int | None]] = {
 """How updates of one place are joined, how the result and the element there are, and what is joined where there is none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Scatter:
     """Updates of the elements of `x`. One has the indices `over`, and names a place among the first axes of `x`.
 

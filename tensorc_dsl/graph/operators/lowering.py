@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.graph.graph import Array, Node, Tensor, Unsupported, literal, type_of
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operand:
     """An input of a node: its type, and its content if it is constant."""
 
@@ -38,7 +39,7 @@ class Operand:
         return literal(self.value.reshape(()).item(), self.dtype)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parameter:
     name: str
     type: Tensor
@@ -48,7 +49,7 @@ class Parameter:
         return f"{self.name}: {'const ' * self.constant}{self.type}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Definition:
     """A compute without its name. Nodes with equal definitions share one compute."""
 
@@ -66,7 +67,7 @@ class Definition:
         return f"compute {name}({inputs}) -> {outputs}{assumed}{{\n{lines}}}\n"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Computed:
     """The outputs of a node are those of a call: `arguments` are values by name; `stem` begins the name of the compute."""
 
@@ -90,7 +91,7 @@ class Computed:
         return replace(self, definition=replace(self.definition, results=results, stages=stages))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Viewed:
     """The output of a node is a value, with the same elements in another shape."""
 
@@ -102,7 +103,7 @@ class Viewed:
         return (self.type,)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Known:
     """The outputs of a node are constants."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.graph.graph import NUMPY, Array, Tensor, Unsupported, literal
 from tensorc_dsl.graph.operators.lowering import (
     Lowered,
@@ -266,7 +266,7 @@ ATTENTION = "softmax(Q · K) · V"
 """The operator of nodes that are recognized as an attention; ONNX has none of that name."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AttentionForm:
     """How an attention is spelled: the orders in which the axes of its operands and its result are taken, as by Transpose;
     () is that in which they are.

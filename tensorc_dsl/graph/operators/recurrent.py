@@ -7,10 +7,10 @@ https://onnx.ai/onnx/operators/onnx__LSTM.html
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.graph.graph import Tensor, Unsupported, literal
 from tensorc_dsl.graph.operators.lowering import Lowered, Operand, Site, Writer
 
@@ -56,7 +56,7 @@ def _activations(site: Site, default: Sequence[str]) -> list[Activation]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Layer:
     """The sizes of a layer, and the texts of what its gates read."""
 

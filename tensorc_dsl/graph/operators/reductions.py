@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.graph.graph import Tensor, Unsupported, literal
 from tensorc_dsl.graph.operators.elementwise import SIGNED
 from tensorc_dsl.graph.operators.lowering import (
@@ -127,7 +127,7 @@ def _position(word: str, site: Site) -> Lowered:
     return site.computed(word, ("Y", Tensor("i64", shape)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Line:
     """An element of the input `X` of a node, its indices, those that the node names, and the others."""
 
@@ -191,7 +191,7 @@ def _epsilon(site: Site) -> str:
     return literal(np.float32(site.attribute("epsilon", 1e-5)), "f32")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Rows:
     """An element of the input `X` of a node, and what a norm over its last axes, from `axis` on, is written with."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.graph.graph import Tensor, Unsupported, literal
 from tensorc_dsl.graph.operators.lowering import (
     Lowered,
@@ -24,7 +24,7 @@ _PLACES, _TAPS = ("oh", "ow", "od"), ("kh", "kw", "kd")
 _PADDED = ("h", "w", "d")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Window:
     """Where a window is, for each dimension that it slides over."""
 
@@ -132,7 +132,7 @@ def padded(site: Site, name: str, leading: Sequence[str], w: Window, fill: str, 
     return f"{name}p"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Filters:
     """The sizes of a convolution of `X` with `F`, whose result has `made` channels, of `each` channels of the input."""
 

@@ -11,16 +11,16 @@ Bits are those of one machine. NaN has one value here, whatever its payload.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 
 from tensorc_dsl.base.diagnostic import Note, problem
+from tensorc_dsl.base.frozen import frozen
+from tensorc_dsl.base.frozen import replace as replace_node
 from tensorc_dsl.ir.cases import described, narrowed, uncovered
 from tensorc_dsl.ir.contraction import contracted, depends_on_cuts
 from tensorc_dsl.ir.expr import Binary, Const, Expr, Load, Var, children, dtype_of, free_vars, loads, rewrite_expr
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.input_views import resolved
-from tensorc_dsl.ir.node import by_identity
-from tensorc_dsl.ir.node import replace as replace_node
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     FINITE,
@@ -81,7 +81,7 @@ def of_zeros(*programs: Program) -> tuple[str, ...]:
     return ("no `min` or `max` chooses between two zeros",) if found else ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Parting:
     """Why it is not proved that two programs give the same bits."""
 

@@ -10,11 +10,12 @@ An example of instances is a point of their set.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, reduce
 from typing import assert_never
 
 from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import DTYPES
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -63,7 +64,7 @@ UNLESS = "unless"
 with it one with 0. A factor of `a or b` is one of `a` and one of `b`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Accumulation:
     """A store that updates: it combines `term` with the stored value. Updates of the same `kind` commute."""
 
@@ -71,7 +72,7 @@ class Accumulation:
     term: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Chain:
     """A store whose value is that of the step before combined with a term, as `proof.sets.running` recognises it."""
 
@@ -92,7 +93,7 @@ class Chain:
     """A factor `UNLESS` of the value before; None if each step reads it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Statement:
     """A store of the program, over the variables of the loops around it."""
 
@@ -378,7 +379,7 @@ class TooMany(Undecided):
     """A proof that is allowed little effort would take more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ExampleSizes:
     """Open dimensions with their sizes; in messages ` with M=3`."""
 

@@ -10,11 +10,12 @@ Verdoolaege, Janssens and Bruynooghe, "Equivalence checking of static affine pro
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from heapq import heappop, heappush
 
 from tensorc_dsl.base.diagnostic import Note, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import Cast, Const, Expr, Load, children, dtype_of, index, loads, substitute
 from tensorc_dsl.ir.program import FINITE, IterKind
@@ -55,7 +56,7 @@ from tensorc_dsl.proof.sets.simplify import simplify
 # The obligation for two nodes: the pairs of instances at which their values have to be equal, from all readers.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Obligation:
     """The claim that `a` and `b` have equal values at `pairs`, a map from instances of `a` to instances of `b`."""
 
@@ -110,7 +111,7 @@ class Asked:
 # `W[min(max(x, 0), 9)]`.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shared:
     """Data of one value, and the data of another one in the same places that they must equal.
 

@@ -17,9 +17,10 @@ would do for real numbers; but floats overflow where a later maximum is far belo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import ONE, Binary, Cast, Compare, Const, Expr, Load, Var, children, dtype_of, loads, rebuild
 from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.ir.reductions import identity
@@ -119,7 +120,7 @@ def is_within(a: Location, b: Location) -> bool:
     return all(t in b and m.is_subset(b[t]) for t, m in a.items())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Factor:
     """An exponential that a value has as a factor, with the map from the value's instances to its own."""
 
@@ -136,7 +137,7 @@ class Factor:
         return At(self.node.statement, self.form.shift)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Sum:
     """A scan that is a corrected sum, by its instances."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TypeVar
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import ONE, Compare, Expr, Load, Var
 from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.proof.equivalence.code import Accumulation, Code, Statement, Undecided, common_loops
@@ -176,7 +177,7 @@ def require_simple(*maps: isl.Map) -> None:
         raise Undecided("subscripts go through too many divisions")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Total:
     """The value of a reduction. Its instances are those of `at`: the write that it starts from, or a read before its end."""
 
@@ -191,7 +192,7 @@ class Total:
     """For each total that is a term itself, the map from an instance of this one to all of its instances."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Seen:
     """A source that a read may see, with the map from instances of the reader to instances of the source."""
 
@@ -199,7 +200,7 @@ class Seen:
     instances: isl.Map
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Pairs:
     """Pairs of two points, as instances of `at`."""
 
@@ -417,7 +418,7 @@ def _kind(source: Statement | Total) -> str | None:
     return source.accumulates.kind if isinstance(source, Statement) and source.accumulates else None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class At:
     """An expression in a statement; its instances are those of the statement."""
 
@@ -439,7 +440,7 @@ def key(node: Node) -> Key:
     return (node.statement.number, node.statement.names, id(node.expr)) if isinstance(node, At) else (-1, (), id(node))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Term:
     """Some terms of a total: one for each point of a path. The term's value is that of `node` at the point's `leaf`."""
 

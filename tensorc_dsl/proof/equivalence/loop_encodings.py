@@ -5,12 +5,13 @@ of loops, loops in place of their products with open sizes, and data in place of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from math import gcd
 from operator import is_
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import I64, INDEX
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -68,7 +69,7 @@ from tensorc_dsl.proof.sets.simplify import bounds, ranges_below, simplify
 # that number has the digits. Otherwise isl would need more and more divisions for multiples of both 325 and 128.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counted:
     """A loop as part of a number: its variable is `number / unit % (upto / unit)`."""
 
@@ -78,7 +79,7 @@ class Counted:
     upto: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Digit:
     """`(number / unit) % size`; the highest digit needs no remainder."""
 
@@ -89,7 +90,7 @@ class Digit:
     extent: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Digits:
     """The digits of the number of some loops, highest first, and the conditions besides their extents that keep the number
     within its range."""

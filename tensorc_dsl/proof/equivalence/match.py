@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tensorc_dsl.base.diagnostic import Note, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import Expr, loads
 from tensorc_dsl.ir.program import IterKind
 from tensorc_dsl.proof.equivalence.code import (
@@ -50,7 +51,7 @@ from tensorc_dsl.proof.sets.sets import NotAffine, mapping
 # The terms of a reduction, grouped by their signatures: what they compute from the inputs, subscripts included.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class SignedTerms:
     """Instances of a term that have one signature; points of different parts of one side never coincide."""
 
@@ -135,7 +136,7 @@ _OPENED = re.compile(r"…((?:\+|\*|min|max|and|or) \w+)")
 """The kinds of the reductions in a signature that operations may stand for."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Match:
     """Nodes that must be equal at `pairs` of instances; `guessed` if another matching might be right instead."""
 
@@ -191,7 +192,7 @@ def _union(maps: Sequence[isl.Map]) -> isl.Map:
     return out
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Sides:
     """Two reductions."""
 

@@ -11,13 +11,12 @@ arrays of the other, for all sizes of both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tensorc_dsl.base.diagnostic import Diagnostic, problem
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.cases import Box, Range, common, described, narrowed, without
 from tensorc_dsl.ir.expr import Dim, Expr, Load, Var, add, dims_in, index
 from tensorc_dsl.ir.input_views import resolved
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Block, Buffer, For, Iter, IterKind, Program, Stmt, Store, fresh, used_names
 from tensorc_dsl.ir.sizes import with_sizes, without_conditions
 from tensorc_dsl.proof.equivalence.bits import Parting, of_zeros, parting
@@ -71,7 +70,7 @@ def _unproved(found: Parting, dim: str) -> Unproved:
     return Unproved(ROWS_DIFFER(None, found.notes, dim=dim, reason=found.reason))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """A program for a box of sizes: no two of a divided program share sizes."""
 

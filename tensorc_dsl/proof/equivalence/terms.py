@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import BOOL, highest, lowest
 from tensorc_dsl.ir.expr import Binary, Call, Const, Expr, Load, Logic, Not, Select, loads
 from tensorc_dsl.proof.equivalence.code import (
@@ -139,7 +140,7 @@ def _window(node: Node, ends: isl.Map) -> isl.Map:
     return convex(ends)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class _Product:
     """Terms that are products: for each factor the map from a point of the path to all its instances."""
 

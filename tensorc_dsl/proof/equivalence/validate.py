@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import takewhile
 from math import prod
 from operator import eq
@@ -19,13 +19,14 @@ from typing import cast
 import numpy as np
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, problem
+from tensorc_dsl.base.frozen import frozen
+from tensorc_dsl.base.frozen import replace as replace_node
 from tensorc_dsl.ir.annotations import pipeline
 from tensorc_dsl.ir.arrays import Array, narrow, widen
 from tensorc_dsl.ir.cases import described, narrowed, uncovered
 from tensorc_dsl.ir.dtypes import unit_roundoff
 from tensorc_dsl.ir.expr import Binary, Cast, Expr, Load, Var, children, dtype_of
 from tensorc_dsl.ir.input_views import resolved
-from tensorc_dsl.ir.node import replace as replace_node
 from tensorc_dsl.ir.print import format_buffer, format_expr
 from tensorc_dsl.ir.program import (
     AT_ONCE,
@@ -324,7 +325,7 @@ SIZES = (2, 3, 5, 8)
 """Sizes of open dimensions that are tried besides those of the proof's example."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shown:
     """Inputs, in the types that buffers have in memory, and the difference that they cause."""
 
@@ -333,7 +334,7 @@ class Shown:
     inputs: Mapping[str, Array]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TooLong:
     """The programs were not run: they take too many steps for every choice of sizes."""
 
@@ -624,7 +625,7 @@ def MISSING_IN_OUTPUT(*, which: str, element: str, sizes: ExampleSizes) -> None:
 def UNPROVED(*, reason: str, repair: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Valid:
     """The scheduled program computes what the original does, whenever it runs and the assumptions hold."""
 
@@ -633,7 +634,7 @@ class Valid:
     says of its inputs."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Invalid:
     """The scheduled program is wrong; the diagnostic has the facts. A run with `inputs` shows it, if it needs inputs."""
 
@@ -641,7 +642,7 @@ class Invalid:
     inputs: Mapping[str, Array] = field(default_factory=dict[str, Array], compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unproved:
     """Neither is known; the diagnostic has the reason."""
 

@@ -8,12 +8,12 @@ inlining, layouts and guards leave no trace in the comparison.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from math import isfinite
 from typing import Protocol, TypeGuard
 
 from tensorc_dsl.base.diagnostic import problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, holds
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -152,7 +152,7 @@ def step_of(node: At) -> tuple[str, tuple[At, At]] | None:
             return None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False)
 class Case:
     """The value of a node at some of its instances, as an expression of the inputs. Equal text and equal subscripts mean
     equal values, unless the text contains `…`."""

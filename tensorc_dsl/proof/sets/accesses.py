@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -32,7 +33,7 @@ from tensorc_dsl.ir.expr import (
     loads,
     substitute,
 )
-from tensorc_dsl.ir.node import by_identity, node, replace
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import Block, Buffer, For, IterKind, Program, Stmt, fresh, walk
 from tensorc_dsl.ir.reductions import is_fold, is_whole_update
 from tensorc_dsl.proof.sets import isl
@@ -43,7 +44,7 @@ from tensorc_dsl.proof.sets.sets import NotAffine, affine_only, covers
 from tensorc_dsl.proof.sets.simplify import conjuncts, extent_ranges
 
 
-@node
+@frozen
 class Access:
     """A read or a write of a block, over the variables of the loops around the block."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import ZERO, Binary, Dim, Expr, add, dims_in, free_vars, index, loads, mul, sub
-from tensorc_dsl.ir.node import by_identity
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import Block, Buffer, Program, Stmt, walk
 from tensorc_dsl.ir.sizes import conditions_of
 from tensorc_dsl.proof.sets.simplify import bounds, linear_form
@@ -18,7 +18,7 @@ Extents = tuple[Expr, ...]
 """The shape of an array, as expressions over open dimensions."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """`dim` is (the extent of an array's axis − `rest`) / `factor`, if that is defined; both are over sizes found before.
 
@@ -121,7 +121,7 @@ def _plus(x: Expr, y: Expr, times: int) -> Expr:
 # write, none of these is an output, and no earlier nest outside of the preparation reads them.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Preparation:
     """`nests` are positions in the body of the program; `prepared` are the intermediates that its other nests read.
 
@@ -134,7 +134,7 @@ class Preparation:
     kept: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Nest:
     reads: frozenset[str]
     writes: frozenset[str]

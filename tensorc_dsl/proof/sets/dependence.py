@@ -10,6 +10,7 @@ from functools import cache
 from itertools import product
 from types import MappingProxyType
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.annotations import pipeline, roles
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -29,7 +30,6 @@ from tensorc_dsl.ir.expr import (
     sub,
     substitute,
 )
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     AT_ONCE,
@@ -334,7 +334,7 @@ def keeps_apart(a: Access, b: Access, loop: For, depth: int) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Parts:
     """A form `number * unit + r`, where the unit has an open size and r is from 0 on and below it: so the value of the form
     determines the number. `product` is the product of both in which the size stands.
@@ -417,7 +417,7 @@ def distances(a: Access, b: Access, equal: int) -> tuple[Interval, ...] | None:
 # in the bounds of its datum (`proof.sets.encodings`); a subscript that is not affine may be any element.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dependence:
     """Instances of two blocks access one element of `buffer`, so they may not be reordered or run at once."""
 
@@ -778,7 +778,7 @@ def races(program: Program) -> Iterator[tuple[For, Dependence]]:
 _OWN_ORDER = (LoopKind.PIPELINED, LoopKind.TENSORIZED)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Overwritten:
     """The block `reader` may read an element of `read` that `writer` has written, or writes at once, as one of `written`."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
@@ -37,7 +38,7 @@ from tensorc_dsl.proof.sets.sets import NotAffine, mapping
 from tensorc_dsl.proof.sets.simplify import bounds, simplify
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Digit:
     """`(var / unit) % size`. A whole variable is the digit of unit 1 and its extent."""
 
@@ -111,7 +112,7 @@ def overlap(used: Sequence[Digit]) -> bool:
 # itself or in quotient and remainder.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Inverse:
     """The old indices over the new ones, and the conditions under which a place has an element."""
 

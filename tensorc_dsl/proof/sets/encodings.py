@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import is_
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import INDEX, limits
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -66,7 +67,7 @@ class Encoded:
         return made
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Encoding:
     """What stands in place of a term whose parts are encoded already: the same term if this encoding is not for it."""
 

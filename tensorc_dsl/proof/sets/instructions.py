@@ -5,10 +5,11 @@ instructions which share a fragment agree on where its elements are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, reduce
 from itertools import combinations, combinations_with_replacement, permutations, product
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -33,7 +34,7 @@ from tensorc_dsl.ir.expr import (
     sub,
     substitute,
 )
-from tensorc_dsl.ir.node import by_first, node
+from tensorc_dsl.ir.identity import by_first
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Block, Buffer, For, Intrinsic, Layout, Program, Store, TileAxis, fresh, store_at
 from tensorc_dsl.ir.warp import UNIT, is_fragment, is_tma, is_tma_store
@@ -54,7 +55,7 @@ from tensorc_dsl.proof.sets.store_guards import Filled, filled, is_inside
 _COMMUTES = ("+", "*", "min", "max")
 
 
-@node
+@frozen
 class Tile:
     """An operand in memory: the subscripts of its first element, and the steps of the subscripts along its dimensions."""
 
@@ -65,7 +66,7 @@ class Tile:
     """For each dimension of the operand, the step of each subscript."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filling:
     """What a nest copies that fills in padding, or leaves out elements, in loops of these extents and where all of `given`
     hold."""
@@ -75,7 +76,7 @@ class Filling:
     given: tuple[Expr, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Match:
     """A nest that computes what an instruction does. `axes` are the instruction's, each with the loop that counts it. A tile
     that is loaded is zero outside of its array, and one that is stored is left out there: a nest with `filling` does the same
@@ -89,7 +90,7 @@ class Match:
         return next(t for t in self.tiles if t.operand.name == operand)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mismatch:
     """The reason why a nest does not match an instruction; `repair` may be empty."""
 
@@ -327,7 +328,7 @@ def _not_apart(tile: Tile, intrinsic: Intrinsic) -> Mismatch:
 # here, since incomplete tiles are padded.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Roles:
     """For each axis with more than one value, in the instruction's order, its iterators, in the block's order."""
 
@@ -500,7 +501,7 @@ _MEMORY = frozenset(("global", "shared", "shared.dyn", "local"))
 """Scopes in memory, whose elements have addresses."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unit:
     """The nest of `loop`, which is one instruction, inside the loops `around`."""
 
@@ -510,7 +511,7 @@ class Unit:
     match: Match
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Disagreement:
     """Two instructions (or one instruction twice) that do not agree on a buffer, and the reason."""
 
@@ -549,7 +550,7 @@ def disagreement(program: Program, units: Iterable[Unit]) -> Disagreement | None
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cells:
     """A fragment as a grid of tiles, each of which is spread over a warp by one layout."""
 
@@ -590,7 +591,7 @@ def _uses(units: Iterable[Unit]) -> dict[str, list[tuple[Unit, _Use]]]:
     return seen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Use:
     """A tile as a place in a fragment, inside loops given as (variable, extent)."""
 

@@ -8,13 +8,13 @@ normal form (`normal_form`); they are piecewise affine, and integer sets show th
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from math import isfinite, isinf
 from typing import Any, Literal, assert_never, get_args
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType, highest, lowest
 from tensorc_dsl.ir.expr import (
     COMPARISONS,
@@ -235,12 +235,12 @@ Law = Literal["commutative", "associative", "identity"]
 LAWS: tuple[Law, ...] = get_args(Law)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Holds:
     law: Law
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Broken:
     """Values of the operands for which the two sides of the law differ, and the values of these: `left` and `right`."""
 
@@ -250,7 +250,7 @@ class Broken:
     right: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Open:
     """The law is neither proved nor refuted. `nan` may hold an example for which it fails with NaN."""
 
@@ -261,7 +261,7 @@ class Open:
 Verdict = Holds | Broken | Open
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sides:
     """The two sides of a law, value by value, and the names and types of what they are over."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from math import inf, isnan
 from typing import assert_never
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import BOOL, DType, limits
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -51,14 +51,14 @@ class Special(Enum):
     NAN = "NaN"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Polynomial:
     """A sum of terms, each a product of powers with a nonzero factor."""
 
     terms: frozenset[tuple[Monomial, Fraction]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Test:
     """An undecided condition: its kind and its operands."""
 
@@ -66,7 +66,7 @@ class Test:
     parts: tuple[Part, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Atom:
     """An opaque value: its kind and its parts. A `partial` one may be NaN or infinite for some numbers."""
 
@@ -378,7 +378,7 @@ def normal(e: Expr, given: Mapping[str, Special]) -> Normal | Condition:
     return _Form(given).of(e)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Form:
     given: Mapping[str, Special]
 

@@ -5,11 +5,11 @@ whether their steps run once, in order.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import isfinite
 from typing import Literal, assert_never
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import DType, largest_finite
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -29,7 +29,7 @@ from tensorc_dsl.ir.expr import (
     rewrite_expr,
     substitute,
 )
-from tensorc_dsl.ir.node import by_identity
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import Block, For, IterKind, Store
 from tensorc_dsl.ir.reductions import (
     Combination,
@@ -72,7 +72,7 @@ class NotApart(Exception):
         self.repair = repair
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """One update of a block. It writes one of `values` to each of `places`; `start` has values that change no result."""
 
@@ -143,7 +143,7 @@ def _places(stores: Sequence[Store]) -> tuple[Element, ...]:
 Extreme = Literal["max", "min"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exponential:
     """`exp((value - shift) * c)` with a constant `c` that is finite and not 0."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import gcd, prod
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
@@ -144,7 +145,7 @@ DISTANCES = 32
 the distance of each from each took ten seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Span:
     """The interval `low + [0, width]`."""
 
@@ -343,7 +344,7 @@ def instances_reading(
     return [_clipped(limits.get(it.name), it.extent) for it in block.iters]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """A subscript, its range in a box, and the size of the dimension; None where a range may have other instances, too."""
 
@@ -360,7 +361,7 @@ class _Part:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Limit:
     """A range `(lower, extent)` of an iterator that contains all instances, and whether it has no others."""
 

@@ -5,10 +5,11 @@ GPU.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, isfinite, log2, prod
 from typing import Literal, TypeGuard, cast
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.annotations import passed_along
 from tensorc_dsl.ir.dtypes import BOOL, DType, largest_finite, smallest_normal, unit_roundoff
 from tensorc_dsl.ir.expr import (
@@ -47,7 +48,7 @@ from tensorc_dsl.proof.sets.simplify import extent_ranges, simplify
 # this form: factors are combined by `by`, and resets by `or`. Only the form is looked at here.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scale:
     """What a step does to the value before: it combines it with `factor` by an operation that distributes over the scan's."""
 
@@ -55,7 +56,7 @@ class Scale:
     factor: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Running:
     """A scan along the iterator `steps`: `first` at 0, then the value `read` of the step before combined with `term`."""
 
@@ -147,7 +148,7 @@ def running(b: Block) -> Running | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Arm:
     """A map of the value before: it is scaled by `factor` and combined with `term`, or `term` alone is the value."""
 
@@ -156,7 +157,7 @@ class _Arm:
     term: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Choice:
     """One map under a condition, another one otherwise."""
 
@@ -168,7 +169,7 @@ class _Choice:
 _Map = _Arm | _Choice
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Form:
     """What maps of the value `own` before are looked for: combined by `op`, scaled by `by` if that is an operation."""
 
@@ -316,7 +317,7 @@ added.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """Numbers of which combining adds the ends: of sizes above 0 the logarithms to the base 2, or the numbers to add.
 
@@ -527,7 +528,7 @@ def _parts(e: Expr) -> list[Expr]:
 # for any bound loop, and then each iteration computes what it computes in order.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NotPassed:
     """Why a scan cannot be passed on: a phrase with its block as the subject, and a repair."""
 

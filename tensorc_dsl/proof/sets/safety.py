@@ -5,9 +5,9 @@ with values.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NoReturn
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -31,7 +31,7 @@ from tensorc_dsl.ir.expr import (
     rewrite_expr,
     sub,
 )
-from tensorc_dsl.ir.node import by_identity
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import For, Program, walk
 from tensorc_dsl.proof.sets import isl
@@ -53,7 +53,7 @@ MAX_OPERATIONS = 2_000_000
 """About a second of isl's time. A question that takes longer counts as unproven."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outside:
     """At the index values `at`, subscript number `position` is `value`, outside [0, `extent`)."""
 
@@ -63,7 +63,7 @@ class Outside:
     at: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unproven:
     """Subscript number `position` is within `interval` as far as is known, which exceeds the extent."""
 
@@ -278,7 +278,7 @@ UNLIMITED = 2**20
 a 64-bit number still counts as an overflow."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Reach:
     low: int
     high: int

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import permutations
 from math import isfinite
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import BOOL, I64, INDEX, DType, consecutive, limits, nearest
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -35,7 +35,7 @@ from tensorc_dsl.ir.expr import (
     sub,
     substitute,
 )
-from tensorc_dsl.ir.node import by_identity, node
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import Block, For, Program, Store, blocks, is_atomic, store_at, walk
 from tensorc_dsl.ir.reductions import fold_of, identity
 from tensorc_dsl.proof.sets.linear_forms import Context, Linear, Ranges, linear, negate, to_expr
@@ -84,7 +84,7 @@ def cuts(
     return tuple(out)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """`(whole / unit) % size`, without a remainder if there is no size, and the coordinate of the element that it is."""
 
@@ -253,7 +253,7 @@ def _is_above(s: Store, above: set[str]) -> bool:
 # Copies that fill in padding: an element of an array, or zero where a condition does not hold.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Filled:
     """What a copy stores: an element of an array, or zero where there is a condition and it does not hold."""
 
@@ -320,7 +320,7 @@ class NotChosen(Exception):
         self.repair = repair
 
 
-@node
+@frozen
 class Chosen:
     """The only iteration that changes anything, an index. It may be evaluated where `path` holds; elsewhere there is none."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.node import replace
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.program import ATOMIC, Program, replace_stmt
 from tensorc_dsl.ir.reductions import Order, not_atomic
 from tensorc_dsl.schedule.nests import NO_BLOCK, the_block

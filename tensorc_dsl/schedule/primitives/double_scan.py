@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.expr import Compare, Expr, Load, Select, Var, constant, dtype_of, index, sub
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Buffer, Iter, IterKind, Program, Stmt, used_names
 from tensorc_dsl.ir.reductions import combine, identity
 from tensorc_dsl.schedule.accumulation import NO_RUNNING, OUT_OF_RANGE, the_running

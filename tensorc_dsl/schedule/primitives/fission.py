@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.expr import Var
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program, blocks_in, fresh, replace_stmt, used_names
 from tensorc_dsl.proof.sets.dependence import runs_ahead
 from tensorc_dsl.schedule.nests import (

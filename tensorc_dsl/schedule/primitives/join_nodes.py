@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.graph import GraphNode, in_order, inner_views, links, sizes_of, source_of, split_places, values_of
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.program import Program, blocks
 from tensorc_dsl.schedule.nests import NO_GRAPH, the_graph, the_node
 from tensorc_dsl.schedule.step import NodeRef, Rewrite, graph_step, refusal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.node import replace
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.program import Program, replace_stmt, with_body
 from tensorc_dsl.proof.sets.dependence import meeting
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, the_statement

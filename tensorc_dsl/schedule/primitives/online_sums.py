@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -26,7 +27,6 @@ from tensorc_dsl.ir.expr import (
     sub,
     substitute,
 )
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
     FINITE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.node import replace
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.program import AT_ONCE, Program, Stmt, replace_stmt
 from tensorc_dsl.proof.sets.dependence import broken
 from tensorc_dsl.schedule.nests import NO_LOOP, NOT_SERIAL, REPEATED, not_serial, refuse_repeated, the_loop

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import Expr, Load, Select, Var, conjunction, free_vars, substitute
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import (
@@ -123,7 +124,7 @@ def _inserted(items: tuple[Expr, ...], axis: int, new: tuple[Expr, ...]) -> tupl
     return (*items[:axis], *new, *items[axis:])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Split:
     """The iterators and subscripts of partial results of a block, one for each iteration of the loops `factors`.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, add, constant, free_vars, index, sub, substitute
 from tensorc_dsl.ir.program import (
     Block,
@@ -53,7 +54,7 @@ def NO_WINDOW(*focus: str, loop: str, buffer: str, reason: str, repair: str) -> 
 def NOT_KEPT(*focus: str, loop: str, buffer: str, reason: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Window:
     """Dimension `axis` of the buffer: an iteration of the loop computes `size` elements, which the loop `inner` counts. They
     begin `moved` elements after those of the iteration before, which is at most `step`.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.dtypes import I64, limits
 from tensorc_dsl.ir.expr import ONE, Compare, Expr, Var, add, ceildiv, constant, floordiv, floormod, index, mul, sub
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, For, Program, Stmt, fresh, replace_stmt, used_names
 from tensorc_dsl.proof.sets.linear_forms import TRUE, Ranges

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.dtypes import I64, limits
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -23,7 +22,6 @@ from tensorc_dsl.ir.expr import (
     mul,
     sub,
 )
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, Iter, IterKind, Program, Stmt, fresh, used_names
 from tensorc_dsl.ir.reductions import FoldOp, combine, identity
@@ -118,7 +116,7 @@ def split_scan(
     return Rewrite(result, tuple(BlockRef(x.name) for x in made))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Cut:
     """The steps of a scan as chunks."""
 
@@ -157,7 +155,7 @@ def _cut(n: Nest, length: int) -> _Cut:
     return _Cut(iters, number, chunks, simplify(floordiv(extent, size), ranges), exists)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Passed:
     """What the steps of a chunk do to the value before it: the products of their factors, or whether one begins anew."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
@@ -65,7 +66,7 @@ from tensorc_dsl.schedule.step import BlockRef, LoopRef, Rewrite, primitive, ref
 # step of each tile is in exactly one range.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EqualRanges:
     """`count` ranges of `length` steps over `tiles` tiles of `steps` steps; the last may have fewer, and none is empty."""
 
@@ -252,7 +253,7 @@ def _ranges(program: Program, outer: For, inner: For, ranges: int) -> EqualRange
     return EqualRanges(tiles, steps, -(-tiles * steps // ranges))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Inside:
     """An iterator of elements as a sum of what the loop over tiles adds and of what loops inside of it do."""
 
@@ -283,7 +284,7 @@ def _inside(program: Program, b: Block, around: Sequence[For], outer: For, inner
     return out
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Shares:
     """The nest of the parts, and that of what combines them."""
 

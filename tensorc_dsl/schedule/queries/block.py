@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable
 from math import prod
 from typing import TypeGuard
 
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -26,7 +27,6 @@ from tensorc_dsl.ir.expr import (
     free_vars,
     loads,
 )
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, LoopKind, Program, blocks, is_scattered, walk
 from tensorc_dsl.ir.program import blocks as all_blocks

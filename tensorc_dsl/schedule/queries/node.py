@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import prod
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import Expr, Load, children, constant
 from tensorc_dsl.ir.graph import Graph, GraphNode, Links, bytes_of, sizes_of, values_of
-from tensorc_dsl.ir.node import by_identity
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import Block, IterKind, Program, blocks
 from tensorc_dsl.schedule.nests import the_node
 from tensorc_dsl.schedule.queries.block import has_reuse as reuses
@@ -18,7 +18,7 @@ from tensorc_dsl.schedule.step import BlockRef, NodeRef
 # What a computation is like, from its program.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nature:
     """What a node computes: of its calls all are injective, one has reuse, one reduces, one is a scan."""
 

@@ -10,7 +10,7 @@ from typing import get_type_hints
 
 from tensorc_dsl.ir import program as ir
 from tensorc_dsl.ir.expr import Expr, constant, loads
-from tensorc_dsl.ir.node import by_first
+from tensorc_dsl.ir.identity import by_first
 from tensorc_dsl.ir.program import Axis, Buffer, For, Program, Stmt, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.warp import is_tma, is_tma_store

@@ -11,10 +11,10 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from tensorc_dsl.base.diagnostic import problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.syntax.format import number, quoted
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Listed(Distribution):
 # A distribution with other weights for some of its values, as a `prior` item gives them.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Weights:
     """Weights of values; `rest`, above 0, is that of going by the draw's own distribution."""
 
@@ -179,7 +179,7 @@ class Weights:
         return Weighted(own, legal, self.rest) if legal else own
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Weighted(Distribution):
     """A value of `listed` with a probability proportional to its weight, else, with that of `rest`, one of `own`.
 
@@ -228,7 +228,7 @@ class Weighted(Distribution):
 # The declaration of a kind of draw.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interval:
     """`lo..hi`: both ends included."""
 
@@ -236,7 +236,7 @@ class Interval:
     high: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choices:
     """A list of values, or a map from values to their weights."""
 
@@ -244,7 +244,7 @@ class Choices:
     weights: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Items:
     """A list whose elements have one kind, which may be any."""
 
@@ -255,7 +255,7 @@ def _same(decision: Decision) -> object:
     return decision
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Offer:
     """A distribution, and the function from a decision to its value in the language."""
 
@@ -263,7 +263,7 @@ class Offer:
     value: Callable[[Decision], object] = _same
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DrawKind:
     name: str
     function: Callable[..., Offer]

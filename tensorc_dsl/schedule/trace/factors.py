@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.schedule.trace.distribution import BAD_ARGUMENT, Decision, Interval, below
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def is_tiling(decision: Decision, n: int, parts: int) -> bool:
 # number gives a uniform random list, however few there are.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limit:
     """The product of the factors at `levels`, numbers from 0 in ascending order, is from `low` to `high`."""
 
@@ -188,7 +188,7 @@ Options = Callable[[int, int], Sequence[int]]
 """The possible next factors, ascending, given the remaining product and the number of further factors."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Family:
     """All lists of `count` factors from `options`, with a product of at most `most`, within the limits."""
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.schedule.step import refusal
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Decider, Model, Site, Trace, Undecided, shown
@@ -32,7 +33,7 @@ __all__ = ["Model", "Traced", "block", "condition", "replay", "seed", "trace"]
 def PINNED(*focus: str, name: str, pin: str, value: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Seeded(Model):
     model: Model
     seed: int
@@ -47,7 +48,7 @@ def seed(model: Model, rng_seed: int) -> Model:
     return Seeded(model, rng_seed)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Conditioned(Model):
     model: Model
     decisions: Mapping[str, Decision]
@@ -97,7 +98,7 @@ def replay(model: Model, decisions: Trace | Mapping[str, Decision]) -> Model:
     return Conditioned(model, dict(known), True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Blocked(Model):
     model: Model
     hidden: frozenset[str]

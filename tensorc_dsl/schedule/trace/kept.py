@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.program import Program, is_in_order
 from tensorc_dsl.proof.equivalence.bits import in_order, same_bits
 from tensorc_dsl.proof.equivalence.rows import same_rows
@@ -20,7 +21,7 @@ from tensorc_dsl.schedule.trace.trace import Decider, Model, Trace
 def OTHER_BITS(*focus: str, reason: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kept(Model):
     """The schedules of a model that are proved to give the bits of the program `of`, and in each batch the same ones for the
     rows that the dimension `rows` counts. Each ends with `keep_order()`, so that lowering keeps to what is proved."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, Severity, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.step import ScheduleRefusal, refusal_diagnostic
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution, literal
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 # Draws that were made, with their distributions and decisions.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Draw:
     """A draw that was made. A `pinned` one was fixed in the text or by a handler, so a search cannot change it.
 
@@ -41,7 +42,7 @@ class Draw:
         return self.owner or self.name
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refused:
     """A rule of a space that was left out on `subject`, because one of its steps was refused."""
 
@@ -56,7 +57,7 @@ class Refused:
         return replace(found, notes=(*found.notes, note), severity=Severity.WARNING)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trace:
     """`text` is a `schedule` item that expands to the same program, byte for byte; `program` is the scheduled program.
 
@@ -114,7 +115,7 @@ class Trace:
 # Models, which are expanded into traces by deciding their draws. A space is a model, and so is a space with handlers.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Site:
     """A draw that is to be decided. A `hidden` one is not visible to handlers outside of the one that hides it.
 

@@ -8,9 +8,9 @@ the last of its line.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.syntax.highlight import words as w
 
 
@@ -36,7 +36,7 @@ class Class(Enum):
     PUNCTUATION = "punctuation"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """A pattern, with the class of each of its groups; None is a blank between two of them."""
 

@@ -14,7 +14,6 @@ import ipaddress
 import os
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from urllib.parse import urlsplit
 from platformdirs import user_data_path
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 
 if TYPE_CHECKING:
     from distributed.security import Security
@@ -64,7 +64,7 @@ def require_dask() -> None:
         raise TschedError(NO_DASK(None, missing="distributed"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """Where a scheduler is: `here`, so many workers in this process, or else the address at which Dask connects.
 

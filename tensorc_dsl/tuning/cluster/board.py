@@ -10,7 +10,7 @@ import signal
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Buffer, Program
@@ -69,7 +70,7 @@ class _Said(msgspec.Struct, frozen=True):
         return bool(self.last) and self.last != self.digest
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Check:
     """A task at one size, whose inputs are in a file on the board; `weight` if it is timed there."""
 
@@ -83,7 +84,7 @@ class _Check:
         return f"{AT_EXTREMES}: {why}" if self.extreme else fault_at(self.sizes, why)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Run:
     """What came of a run: its status, and if that is 0 what it printed and the bytes of its outputs, twice if they differ."""
 

@@ -13,7 +13,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -25,6 +24,7 @@ from typing import Any, Protocol, Self, cast
 import msgspec
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.tuning.cluster.access import Address, read_token, require_dask
 from tensorc_dsl.tuning.cluster.station import Answer, Facts, Order, Standing, Station, TimeOrder, answer_of, sealed
@@ -174,7 +174,7 @@ def _be_quiet() -> None:
 # The side of a search.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Seen:
     """A worker, and what it says of itself; `unfit` is why this process gives it no orders, if it does not."""
 
@@ -189,7 +189,7 @@ class Seen:
         return self.facts.machine
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Given:
     """An order that a worker has."""
 
@@ -198,7 +198,7 @@ class Given:
     future: Any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """An order whose answer is here, or which a worker did not carry out, and why."""
 

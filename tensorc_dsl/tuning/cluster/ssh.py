@@ -15,13 +15,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Self
 
 from tensorc_dsl.backend.once import lowered_once
 from tensorc_dsl.backend.protocol import require_backend
 from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.target import Target
@@ -75,7 +75,7 @@ _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _ADDRESS = re.compile(rf"ssh://((?:{_NAME}@)?(?:{_NAME}|\[[0-9A-Fa-f:.]+\]))(?::(\d+))?(/[^\0\n]*)?")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Where:
     """Where a board is: its name for ssh, the port if it is not the usual one, and the folder if one is named."""
 

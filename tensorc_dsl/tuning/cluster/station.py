@@ -16,7 +16,6 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from importlib.metadata import version
 from socket import gethostname
 
@@ -24,6 +23,7 @@ import msgspec
 
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.target import Target
@@ -214,7 +214,7 @@ LOOSE = 1.05
 """A look that differs by more is repeated in full; the faster of the two counts, since other work only adds time."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Look:
     of: tuple[bytes, bytes]
     seconds: float
@@ -406,7 +406,7 @@ class Station:
             worker.kill()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Busy:
     """A context in which a worker times the order, for at most so many seconds."""
 

@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, isnan, prod
 from string import ascii_letters
 from typing import Any, assert_never
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorc_dsl.backend.memory import laid_out
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import in_numpy, stored_dtype
 from tensorc_dsl.ir.dtypes import INDEX, DType
@@ -117,7 +118,7 @@ class Missing(Exception):
     """NumPy has no function for the expression."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Code:
     """A text that can stand before a dot, and the iterators of its value's axes, in order.
 
@@ -672,7 +673,7 @@ BUSY = 1.3
 """A machine with this many times less than the highest peak or bandwidth that was seen is busy. Both vary by some percent."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Yardsticks:
     """`numpy_seconds` is per call; None if NumPy has no functions for the task, or was not timed. It is `numpy_disturbed` if
     its calls did not agree, or the machine was busy."""
@@ -682,7 +683,7 @@ class Yardsticks:
     numpy_disturbed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Measuring:
     """Measures both for a task on a number of threads; `begin` is called before each measurement.
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from tensorc_dsl.backend.once import lowered_once, lowering_for
 from tensorc_dsl.backend.protocol import Backend, require_backend
 from tensorc_dsl.base import units
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import Sizes, bind
 from tensorc_dsl.ir.target import Target
@@ -37,7 +38,7 @@ LARGEST = 2
 """Bandwidth is measured over the task's size, up to this many times the last cache; it does not change beyond that."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Roof:
     """The bound of a kernel whose call does `operations` on values and moves `bytes_` of its arrays.
 

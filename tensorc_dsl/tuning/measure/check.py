@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-from dataclasses import dataclass
 from math import isinf, prod
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensorc_dsl.backend.memory import ALIGNMENT
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.arrays import widen
 from tensorc_dsl.ir.dtypes import DType, overflowed, overflows_above
 from tensorc_dsl.ir.sizes import dense_strides, elements_spanned
@@ -23,7 +23,7 @@ from tensorc_dsl.ir.sizes import dense_strides, elements_spanned
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verdict:
     """`max_error` is the largest ratio of an error to its tolerance; `fault` is empty if all elements are right."""
 
@@ -169,7 +169,7 @@ class Guarded:
         _protect(self._pages.ctypes.data, len(self._pages), _PROT_READ)
 
 
-def frozen(values: NDArray[Any]) -> NDArray[Any]:
+def read_only(values: NDArray[Any]) -> NDArray[Any]:
     """A write-protected copy: a kernel that writes to it crashes."""
     guarded = Guarded(values.shape, values.dtype)
     guarded.array[...] = values

@@ -6,7 +6,7 @@ A builder runs no kernel, so it unpacks what the parent packed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from tensorc_dsl.backend.protocol import (
     require_backend,
 )
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.ir.arrays import stored_dtype
 from tensorc_dsl.ir.parse import parse_program
@@ -40,7 +41,7 @@ from tensorc_dsl.reference.evaluate import shape_of
 from tensorc_dsl.reference.inputs import extreme_inputs, make_inputs
 from tensorc_dsl.reference.tolerance import bounded
 from tensorc_dsl.reference.work import describe, sizing
-from tensorc_dsl.tuning.measure.check import Guarded, Verdict, compare, frozen, other_bits, poison
+from tensorc_dsl.tuning.measure.check import Guarded, Verdict, compare, other_bits, poison, read_only
 from tensorc_dsl.tuning.measure.outcome import ENOUGH_SECONDS, Taken, seconds_of, take_times, weighted_times
 
 Array = NDArray[Any]
@@ -149,7 +150,7 @@ TRIED = "one that a search tries"
 """What the file of a candidate says of its schedule."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Task:
     """The task of the kernels at one size: inputs, reference and tolerance.
 
@@ -178,7 +179,9 @@ class Task:
     @staticmethod
     def _on(program: Program, inputs: dict[str, Array]) -> Task:
         expected, allowed = bounded(program, inputs)
-        given, results, margins = ({n: frozen(a) for n, a in arrays.items()} for arrays in (inputs, expected, allowed))
+        given, results, margins = (
+            {n: read_only(a) for n, a in arrays.items()} for arrays in (inputs, expected, allowed)
+        )
         return Task(program, given, results, margins)
 
     @property
@@ -208,7 +211,7 @@ class Task:
         return Verdict(worst)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     """A task at all the sizes at which its kernels are checked, and for each at which they are timed its weight."""
 
@@ -247,7 +250,7 @@ class Job:
 def _ran(task: Task, kernel: LoadedKernel) -> dict[str, Array]:
     """The outputs of a kernel, by name, as memory holds them."""
     guarded = _run_guarded(task, kernel)
-    return {p.name: frozen(guarded[p.updates or p.name].array) for p in task.program.outputs}
+    return {p.name: read_only(guarded[p.updates or p.name].array) for p in task.program.outputs}
 
 
 def _run_guarded(task: Task, kernel: LoadedKernel) -> dict[str, Guarded]:

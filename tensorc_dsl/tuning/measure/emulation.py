@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from tensorc_dsl.backend.memory import strided_empty
 from tensorc_dsl.backend.protocol import ORDERS, Counts, EmulatedKernel
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import Sizes, bind, strides_of
@@ -24,7 +25,7 @@ SEED = 0
 """The seed of the inputs."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Emulated:
     """What an emulation found: the largest error as a share of what is allowed, and what is wrong, "" if nothing is.
 

@@ -13,12 +13,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from math import prod
 from statistics import median
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import bind
 from tensorc_dsl.ir.target import Target
@@ -31,7 +31,7 @@ Call = Callable[[], object]
 Clock = Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lineup:
     """A sequence of calls of these tasks, with one choice for each, by its number. `time` makes all calls, and returns their
     seconds."""
@@ -126,7 +126,7 @@ DISTURBED = 1.15
 """A round is disturbed if it takes more than this many times as long as the fastest."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InContext:
     """What a comparison found: `times` has, by task and choice, the seconds of a call, means over the task's calls in a run.
 
@@ -142,7 +142,7 @@ class InContext:
         return tuple(map(seconds_of, self.times[task]))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Round:
     """The seconds of a round, and those of each task's calls in each run, with the choice."""
 

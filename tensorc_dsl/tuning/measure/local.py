@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from math import floor, prod
 from types import TracebackType
@@ -20,6 +20,7 @@ import msgspec
 from tensorc_dsl.backend.once import lowered_once
 from tensorc_dsl.backend.protocol import Code
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.input_views import resolved
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import IN_RANGE, Program
@@ -99,7 +100,7 @@ def TOO_SLOW(*, task: str, seconds: float) -> None: ...
 def NO_BITS(*, task: str, why: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Memory:
     """The bytes that each builder and the runner may fill."""
 
@@ -180,7 +181,7 @@ ROUNDS = 3
 """How often each finalist runs in a comparison."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Build:
     """The result of a build, and its duration."""
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol, runtime_checkable
 
 from tensorc_dsl.base import units
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 
@@ -44,7 +44,7 @@ class Quantity(StrEnum):
         return units.seconds(value) if self is Quantity.SECONDS else f"{value:,.0f} cycles of the model"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Outcome:
     """A candidate's end. `seconds` summarizes `times` (seconds per call) and is None unless the result was right.
 
@@ -106,7 +106,7 @@ AGREE = 0.01
 QUANTILE = 0.25
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Taken:
     """Seconds of single calls, in order; `censored` where there are few, since the kernel is far slower than the best."""
 
@@ -194,7 +194,7 @@ def take_times(time_calls: Callable[[int], list[float]], best: float | None, eno
 # The interface of what makes outcomes.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Late:
     """Stands for the outcome of a program that is not waited for; `Concurrent.late` has it once it is known."""
 
@@ -216,7 +216,7 @@ class RunnerLike(Protocol):
 Change = Literal["joined", "left", "retired", "drifted", "scheduler lost", "scheduler found"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MachineChange:
     """Something that a search tells of a machine of its workers, and why."""
 

@@ -28,6 +28,7 @@ from filelock import FileLock
 from platformdirs import user_data_path
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.tuning.records import errors
 from tensorc_dsl.tuning.records.errors import HEADER, MAGIC, Passed, is_disk_full, is_marked
@@ -197,7 +198,7 @@ def _state(path: Path) -> list[tuple[int, int]]:
 # Ranks the records of a task, and selects those to be pruned.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kept:
     """A record by the number of its row: a trial, or the reason why it cannot be read."""
 
@@ -205,7 +206,7 @@ class Kept:
     trial: Trial | BadRow
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ranking:
     """The rows of the valid trials of a task on a target, one for each program, fastest first; and what is none."""
 
@@ -359,7 +360,7 @@ ELSEWHERE = 4
 """At most so many schedules of a task on another machine are moved to this one: the fastest there need not be so here."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Measured:
     """A time of a program, and the numbers of its loops. `machine` is another one, None for the one that was asked about."""
 
@@ -369,7 +370,7 @@ class Measured:
     machine: Machine | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """The task that is to learn."""
 
@@ -754,7 +755,7 @@ def _in_memory() -> sqlite3.Connection:
 # while the run lasts.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unkept:
     """Trials that could not be written to a database, with the reason."""
 

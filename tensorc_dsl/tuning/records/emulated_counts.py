@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.outputs import append_line, lines_of
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
@@ -28,7 +28,7 @@ NAME = "emulated.jsonl"
 """The name of the file, in the folder of the database."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counted:
     """What an emulation found in a kernel that is right; or the fault of one that is wrong; or why there is no kernel, or
     none with a number of cycles. Its numbers are finite, as JSON's are."""
@@ -56,7 +56,7 @@ class Counted:
         return Outcome(Status.OK, cycles, max_error=error, run_seconds=run_seconds, compared=compared)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchKey:
     """A search among the records: what its counts are about, its seed and its strategy."""
 
@@ -65,7 +65,7 @@ class SearchKey:
     strategy: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Emulation:
     """A trial of a search: the key of its program, its decisions as `encode_decisions` writes them, and what was counted."""
 

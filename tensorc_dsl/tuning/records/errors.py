@@ -10,10 +10,10 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from tensorc_dsl.base.diagnostic import Diagnostic, Note, TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 
 # The mark of a database of ours in SQLite's header: https://www.sqlite.org/fileformat.html.
 
@@ -47,7 +47,7 @@ def has_mark(path: Path) -> bool:
 # Diagnostics for invalid database files. None of them changes the file.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Passed:
     """A row that is skipped, by its number, with the reason."""
 

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, Literal, Self, TypeVar, cast
 import msgspec
 
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.tuning.measure.outcome import Status
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.errors import Passed
@@ -247,7 +248,7 @@ def DAMAGED(*, file: str, why: str) -> None: ...
 _NAME = re.compile(r"records-([0-9a-f]{32})\.jsonl")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Synced:
     """So many files were read, with so many records that were new here; so many were written there, to the file `wrote`.
     `damaged` are the findings about files that were left out."""
@@ -263,7 +264,7 @@ def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """Where the files are. Raises TschedError (E0880) where it cannot be reached, read or written."""
 

@@ -7,10 +7,11 @@ the same positions there. Nothing is taken on trust: the text that results is ex
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source, Span
 from tensorc_dsl.ir.nameless import in_scope
 from tensorc_dsl.ir.parse import parse_program
@@ -21,7 +22,7 @@ from tensorc_dsl.syntax.traversal import is_node, node_fields
 from tensorc_dsl.tuning.records.trial import Trial, keys_of, program_key
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Named:
     """A task by its key, with names of its parts."""
 

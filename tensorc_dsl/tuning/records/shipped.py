@@ -9,13 +9,13 @@ from __future__ import annotations
 import lzma
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
 
 from tensorc_dsl.base.diagnostic import Diagnostic, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.tuning.records.database import ELSEWHERE, Asked, Measured, kind_in, threads_in
 from tensorc_dsl.tuning.records.schema import SHORTEST
@@ -62,7 +62,7 @@ def written(content: ShippedFile) -> bytes:
     return lzma.compress(msgspec.json.encode(content, order="sorted"), preset=9)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shipped:
     """Trials that a search may learn from, as `Teaches` has it. They have no date: all are older than any search."""
 

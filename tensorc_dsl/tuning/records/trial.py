@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.graph import Graph, GraphCall, sizes_of, values_of
 from tensorc_dsl.ir.nameless import nameless
 from tensorc_dsl.ir.print import format_program
@@ -31,7 +32,7 @@ COMPARED: frozenset[Phase] = frozenset({"final", "context"})
 """The phases of rows that measure what earlier rows have chosen."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Trial:
     """A row of the database. `seconds` is None unless `status` is "ok"; `created` is Unix time.
 
@@ -183,7 +184,7 @@ def target_key(target: Target, threads: int, copies: int = 1) -> str:
     return f"{target.key}:{digest(target.features)[:8]}{':cold' * (copies > 1)}:t{threads}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subject:
     """The task and the machine of trials, as text that later versions can read: the unscheduled `program`, and the `facts`.
 
@@ -211,7 +212,7 @@ def facts_text(facts: Mapping[str, int | float | str]) -> str:
     return msgspec.json.encode(facts, order="sorted").decode()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Machine:
     """A machine that trials were measured on, for models that learn from several: its key, and the numbers among its facts.
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from typing import Any, cast
 
@@ -26,6 +26,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import Target
@@ -59,7 +60,7 @@ Where = Callable[..., object]
 """A constraint: whether values of the draws that its parameters name go together."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Values:
     """The values of one draw, numbers in ascending order."""
 
@@ -283,7 +284,7 @@ def _decisions(draws: Sequence[Values], codes: Codes) -> dict[str, Decision]:
     return {d.name: d.values[c] for d, c in zip(draws, codes.tolist(), strict=True) if c != ABSENT}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Rule:
     """A constraint on the draws at these places, and what it said of their values."""
 
@@ -324,7 +325,7 @@ class _Rule:
         return answers[inverse.reshape(-1)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Rules:
     rules: tuple[_Rule, ...]
     draws: Sequence[Values]

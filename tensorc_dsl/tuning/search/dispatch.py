@@ -14,13 +14,13 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise, product
 
 import numpy as np
 
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import Dim
 from tensorc_dsl.ir.print import format_range
 from tensorc_dsl.ir.program import Program
@@ -52,7 +52,7 @@ BETWEEN = 64
 """Sizes between two points at which it is decided where neighbours part."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     """A schedule, and the seconds of its kernel at each timed size."""
 
@@ -60,7 +60,7 @@ class Candidate:
     seconds: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dispatch:
     """A schedule that selects. At most sizes of each case, the time by which it was chosen is `within` so large a share of
     the predicted one with probability 0.95."""
@@ -73,7 +73,7 @@ Box = tuple[tuple[int, int], ...]
 """The first and the last place of a grid along each axis."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leaf:
     """A box of a grid, and the row of its candidate."""
 

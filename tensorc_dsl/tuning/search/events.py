@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import MachineChange, Outcome
 from tensorc_dsl.tuning.records.database import Unkept
 from tensorc_dsl.tuning.search.strategy import Prediction, Regret
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Started:
     """`budget` is the time limit of the search in seconds and `until` the regret that ends it, if it has one."""
 
@@ -24,7 +24,7 @@ class Started:
     until: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Proposed:
     """A batch is about to be measured; choosing and expanding it took `ask_seconds`.
 
@@ -36,26 +36,26 @@ class Proposed:
     predictions: tuple[Prediction | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Learnt:
     """A batch is over: the strategy was updated with its outcomes and has estimated its regret, which took `seconds`."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Preparing:
     """The inputs and the reference that results are compared with are computed; `Prepared` follows."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prepared:
     """The inputs and the reference are computed; checks compare this share of the results with numbers."""
 
     compared: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Measured:
     """Trial number `trial` (from 0) is done; `best_seconds` is the best so far, this one included."""
 
@@ -65,7 +65,7 @@ class Measured:
     best_seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Corrected:
     """The outcome of trial number `trial` is replaced, since the machine was slow when it was measured."""
 
@@ -75,14 +75,14 @@ class Corrected:
     best_seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resumed:
     """The search resumes one with this number of recorded trials; without any, it begins anew."""
 
     trials: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Informed:
     """The strategy uses so many trials of so many tasks; some were made `elsewhere`, on so many other `machines`."""
 
@@ -92,28 +92,28 @@ class Informed:
     machines: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unshipped:
     """The records that come with the package cannot be read, and the search goes on without them."""
 
     why: Diagnostic
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Diverged:
     """The resumed search proposes other programs than before; this number of its records is unused so far."""
 
     trials: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drifted:
     """The best program takes `factor` times as long as before: the machine is slower, and the search waits."""
 
     factor: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settled:
     """The machine is as fast as before, after so many seconds; so many trials are measured again."""
 
@@ -122,7 +122,7 @@ class Settled:
     trials: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slowed:
     """The machine remains `factor` times slower: later times are divided by that. Its memory remains `memory` times slower:
     later times are uncertain by that."""
@@ -131,7 +131,7 @@ class Slowed:
     memory: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sharing:
     """Another process of the user's times kernels on this machine, and the two take turns; `given_up` if its turn did not
     end, and both go on."""
@@ -139,7 +139,7 @@ class Sharing:
     given_up: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Crew:
     """Something became of a machine of a search on many; so many of them time kernels now."""
 
@@ -147,7 +147,7 @@ class Crew:
     machines: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exhausted:
     """The space has no new program after this number; `whole` if every move from each of them was tried."""
 
@@ -155,14 +155,14 @@ class Exhausted:
     whole: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Comparing:
     """The best few are measured again, by turns."""
 
     finalists: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Verifying:
     """Finalist number `finalist` (from 0) is proved to compute what its task does."""
 
@@ -170,14 +170,14 @@ class Verifying:
     finalists: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Waiting:
     """Records wait from now on, since the database cannot be written."""
 
     unkept: Unkept
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finished:
     """The finalists were measured side by side; `interrupted` when the search was cut short."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from tensorc_dsl.backend.once import lowered_once, lowering_for
-from tensorc_dsl.ir.node import by_identity
+from tensorc_dsl.base.frozen import frozen
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import Sizes, bind
 from tensorc_dsl.ir.target import Target
@@ -96,7 +96,7 @@ class SpaceLike(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Order:
     """An expansion to make: a draw from the prior, or the trace with these decisions. The random stream has a name.
 

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from tensorc_dsl.base import units
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.outputs import append_line, lines_of, reason
 from tensorc_dsl.processes.machine import one_blas_thread
 from tensorc_dsl.schedule.trace.distribution import Decision
@@ -32,7 +33,7 @@ Timed = float | Sequence[float] | None
 """What a function may return: seconds, several measurements of them, or None where it failed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FunctionTrial:
     """One call: its decisions; the seconds, None for a failure; the times that these summarise; why it failed."""
 
@@ -42,7 +43,7 @@ class FunctionTrial:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FunctionResult:
     """The result of a search. `best` has the decisions of the fastest call and `seconds` its time; both are None if no call
     succeeded. `trials` are all calls, in order, with those of a resumed search. `text` is a schedule with the decisions of

@@ -7,7 +7,7 @@ Inputs are standardized features (mean 0, variance 1), targets are standardized,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 
@@ -15,6 +15,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are first used: most commands never do
 from numpy.typing import NDArray
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.processes.machine import all_alike
 
 Array = NDArray[np.float64]
@@ -27,7 +28,7 @@ _BOUNDS_SIGNAL = (math.log(5e-2), math.log(2e1))
 _BOUNDS_NOISE = (math.log(1e-4), math.log(1e0))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prior:
     """Normal priors on the logarithms of the hyperparameters, as (mean, deviation).
 
@@ -44,7 +45,7 @@ class Prior:
         return Prior(length=(0.5 * math.log(max(1, d)), 1.0))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Hyper:
     """The hyperparameters: log length scales, log signal variance, log noise variance.
 
@@ -148,7 +149,7 @@ def fit(x: Array, y: Array, start: Hyper | None = None, iterations: int = 60, kn
     return Hyper.of_vector(np.asarray(found.x, dtype=np.float64), begin.rough)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Posterior:
     """A GP given its data."""
 
@@ -172,7 +173,7 @@ class Posterior:
         return Beliefs(self.hyper, points, cross.T @ self.alpha, np.maximum(variance, 0.0), v)  # line 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Beliefs:
     """What a GP believes about a set of points; `v` holds the solved cross-covariances, one column per point."""
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.tuning.search.gp import Array, Hyper, kernel
 from tensorc_dsl.tuning.search.model import INTERVAL
@@ -34,7 +34,7 @@ REPEATED = 0.01
 """A repeated measurement differs by about this share: no interval is narrower."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Predicted:
     """Expected seconds, a row for each candidate and a column for each size; and half the width of the interval that has the
     time with probability 0.95, as a share of it."""
@@ -43,7 +43,7 @@ class Predicted:
     within: Array
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Process:
     """The covariance of ratios that is likeliest, with its logarithm."""
 

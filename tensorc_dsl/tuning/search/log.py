@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.nameless import in_scope
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
@@ -36,7 +37,7 @@ def _of_no_modules(_: Trace) -> Mapping[str, str]:
     return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SearchInput:
     """A search looks in `space` for the fastest way to run `program` (unscheduled) on `target` with `threads` threads.
 

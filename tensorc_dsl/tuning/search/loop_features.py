@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, log2, prod
 from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     COMPARISONS,
@@ -44,7 +45,7 @@ from tensorc_dsl.reference.work import operations
 Points = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Touch:
     """One access of a block, over the loops of its nest, outermost first.
 
@@ -79,7 +80,7 @@ class Touch:
         return max(1, min(self.size, reach, prod(extents[k] for k in moving)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nest:
     """A block with the loops around it. `operations` are those of one instance of the block."""
 
@@ -236,7 +237,7 @@ COLUMNS = (*_OF_PROGRAM, *(f"{name} of nest {n}" for n in range(1, DESCRIBED + 1
 """The names of the numbers, in their order."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Cost:
     """A nest on the roofline: cycles of one thread by what bounds them (compute, the four levels), and the nest's numbers."""
 

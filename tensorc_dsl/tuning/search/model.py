@@ -16,6 +16,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.schedule.trace.distribution import Distribution
 from tensorc_dsl.schedule.trace.trace import Draw, Trace
 from tensorc_dsl.tuning.search.gp import Array, Beliefs, Hyper, Posterior, fit, kernel
@@ -27,7 +28,7 @@ BINS = 32
 """The most ranges of values of a feature that are distinguished."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Tree:
     """Splits by level: node n of a level goes to 2n where the feature's bin is at most the threshold, else to 2n + 1."""
 
@@ -47,7 +48,7 @@ class _Tree:
         return self.leaves[node]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Forest:
     """Boosted trees, fitted by `Forest.fit`."""
 
@@ -187,7 +188,7 @@ class Layout:
         return out
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scaler:
     """Standardizes the columns that vary among the given rows and drops the others."""
 
@@ -298,7 +299,7 @@ class Memory:
         return math.sqrt((8.0 * 0.25 + sum(min(e, 5.0) ** 2 for e in last if e > 0)) / (8.0 + 0.5 * len(last)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Model:
     """Beliefs about candidates with the given features, in log speed.
 
@@ -360,7 +361,7 @@ class Model:
         return np.zeros(len(rows)) if self.works is None else self.works.log_probability(rows)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Works:
     """Least-squares classification, squashed by the normal distribution function (RW section 6.5 and eq. 6.42).
 

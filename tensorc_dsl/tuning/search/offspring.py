@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
 from tensorc_dsl.schedule.trace.trace import Draw, Trace
@@ -64,7 +65,7 @@ class Shelf:
         return np.array(self._features, dtype=np.float64).reshape(len(self.decisions), -1), np.array(self._log_probs)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Group:
     """Candidates of one template: a row each, with the number of each open draw's decision on its shelf."""
 
@@ -229,7 +230,7 @@ MOST = 256
 """Candidates that wait; beyond that the oldest are given up."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     """A new program, with the numbers of its loops and of its draws, and its cycles by a model, where there is one."""
 

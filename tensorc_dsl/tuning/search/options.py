@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Literal, TypedDict, Unpack, get_args
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.syntax.names import did_you_mean
 
 LAST_SEED = 2**63 - 1
@@ -31,7 +32,7 @@ class SearchChanges(TypedDict, total=False):
     objective: Objective
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SearchOptions:
     """How many schedules are tried, and which: given the times that are measured, the search is a function of these.
 

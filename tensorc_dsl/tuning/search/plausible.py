@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from tensorc_dsl.backend.protocol import require_backend
 from tensorc_dsl.base import units
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.machine import Turns, Use
@@ -66,7 +67,7 @@ class Again(Protocol):
     def __call__(self, program: Program, best: float | None = None) -> Outcome: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Look:
     """All programs took `before` times as long as undisturbed at the last look, and take `after` times as long now.
 
@@ -328,7 +329,7 @@ COPIES = 3
 and take milliseconds, where measuring the bandwidth takes half a second."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resources:
     """The yardsticks of a task that are no candidates: the seconds of a unit of work; None without one.
 

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.work import sizing
@@ -71,7 +72,7 @@ FAINT = 3.0
 """A task that counts e to this times less than the nearest one is left out: it takes as long to fit, and changes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Experience:
     """The trials of one task on one machine, in their order: a row of loop features each, and the log speeds; at least one.
 
@@ -89,7 +90,7 @@ class Experience:
         return np.median(self.features[:FIRST], axis=0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """Predicts the log speed of a task's candidates relative to the task's best.
 
@@ -198,7 +199,7 @@ def experience(measured: Iterable[Measured]) -> list[Experience]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lessons:
     """What records teach a search of a task on a machine: those of the database, then those that came with the package."""
 
@@ -266,7 +267,7 @@ FOLDS = 5
 """Forests that predict left-out tasks; each leaves out as many."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Forecast:
     """The basis of a pick, in counts: it is predicted from `trials` of `tasks`, some made `elsewhere`, among `candidates`.
 
@@ -281,7 +282,7 @@ class Forecast:
     elsewhere: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Guess:
     """Candidates, the one that is predicted to be the fastest first."""
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from tensorc_dsl.backend.once import lowered_once, lowering_for
 from tensorc_dsl.backend.protocol import Registers
-from tensorc_dsl.ir.node import by_identity
+from tensorc_dsl.base.frozen import frozen
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import MAX_STEP, Program, walk
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import Target
@@ -49,7 +50,7 @@ What = Difference | tuple[str, ...]
 """A difference, or its names alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Known:
     """Decisions, and the key of the program that they make or are expected to make; None while that is not known."""
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from tensorc_dsl.base.extensions import STRATEGIES
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace
@@ -49,7 +49,7 @@ SHAPE = -0.5
 -0.53 and whose fastest tenth have -0.28."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Regret:
     """With probability `CHANCE`, says a model, no program is faster than the best so far by more than this share.
 
@@ -93,7 +93,7 @@ def _further(speeds: Array, rng: np.random.Generator) -> Array:
 # A model's prediction of a trial, made before it.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prediction:
     """The log speed of a program, -log(seconds), is expected to be normal with this mean and deviation."""
 
@@ -105,7 +105,7 @@ class Prediction:
         return -math.log(seconds) - self.mean
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Setting:
     """The input of a strategy: `trials` is the budget, in a run over several tasks the mean of one, and `defaults` are
     decisions to try first.

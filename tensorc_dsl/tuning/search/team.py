@@ -12,13 +12,14 @@ import pickle
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Self
 
 import msgspec
 
 from tensorc_dsl.backend.once import Lowered, lowered_as, lowered_once
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import Target
@@ -42,7 +43,7 @@ from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.space import modelled, remember_modelled_cycles
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ground:
     """What a search expands: a model, and the target and sizes that its programs are lowered and described for."""
 
@@ -51,7 +52,7 @@ class Ground:
     sizes: Sizes
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Expanded:
     """A trace, with its lowered program (None if it cannot be lowered), the numbers of its loops, and its cycles by a model
     (None where there is no model)."""

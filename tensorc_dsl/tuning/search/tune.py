@@ -9,12 +9,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.processes.machine import one_blas_thread
 from tensorc_dsl.proof.equivalence.validate import Invalid, Report
 from tensorc_dsl.reference.work import sizing
@@ -103,7 +104,7 @@ def judged(
     return best, verdict, tuple(wrong), False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compared:
     """Times of a second measurement of the best few, the fastest first, as (seconds, trial).
 
@@ -283,7 +284,7 @@ def _no_collection() -> Generator[None]:
             gc.enable()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TuneResult:
     """The result of a search. `best` is None if no candidate was valid.
 
@@ -334,7 +335,7 @@ class TuneResult:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Batch:
     """Trials of a batch, the outcomes of those that were recorded before, and the answers that come of the others."""
 

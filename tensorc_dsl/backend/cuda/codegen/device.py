@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from math import gcd
 from typing import Literal, Protocol, assert_never
@@ -43,6 +42,7 @@ from tensorc_dsl.backend.cuda.lower.look_back import Words, look_back_terms, loo
 from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Piece, SymbolTable, in_memory
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -172,7 +172,7 @@ class Passing(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Looking:
     """Writes a `LookBack`."""
 

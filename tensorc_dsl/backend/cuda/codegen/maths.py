@@ -9,18 +9,18 @@ the tolerance adds there, and takes one instruction or two. So may one of f32 wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from tensorc_dsl.backend.llvm.codegen.arithmetic import Lanes
 from tensorc_dsl.backend.llvm.codegen.exponentials import ERF_FAR, ERF_NEAR, TANH_NEAR
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module, Value, constant_value
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import F32, DType
 from tensorc_dsl.ir.maths import BEFORE_ROUNDING
 
 # The instructions, as PTX ISA 9.2, section 9.7.3, "Floating Point Instructions", has them.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Approximation:
     """An instruction of f32. `error` is the largest one relative to the result that PTX ISA states, for every argument of
     which it states one; `exact` the function of two floats that it approximates, by LLVM's code for f64. Where it
@@ -112,7 +112,7 @@ entry:
 # The functions.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HardwareMaths:
     """The functions of f32 of a GPU, whose instructions `write` writes."""
 

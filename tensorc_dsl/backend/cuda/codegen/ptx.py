@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -40,6 +39,7 @@ from tensorc_dsl.backend.cuda.lower.structure import TRANSACTION
 from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module, Scalar, SymbolTable, in_memory
 from tensorc_dsl.backend.protocol import CompileError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, index, loads, substitute
 from tensorc_dsl.ir.program import Store
@@ -84,7 +84,7 @@ CONSTRAINTS = {"float": "f", "double": "d", "i32": "r", "i64": "l"}
 """The letters of registers in inline assembly, of LLVM and of CUDA C++, by LLVM's types."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Register:
     """A register of a fragment: its LLVM type, and the address of the storage that it is of."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from tensorc_dsl.backend.cuda.codegen.device import barrier_of, is_of_role, wgmma_wait_text
@@ -52,6 +52,7 @@ from tensorc_dsl.backend.cuda.lower.shared_layout import ALIGNMENT as DESCRIBED
 from tensorc_dsl.backend.cuda.lower.shared_layout import Descriptor, descriptors_of
 from tensorc_dsl.backend.llvm.ahead.interface import argument_name
 from tensorc_dsl.backend.protocol import CompileError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import INDEX, DType
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -554,7 +555,7 @@ def _kernel(p: DeviceProgram, k: DeviceKernel) -> Iterator[str]:
     yield "}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Statements:
     """Writes the statements of a kernel, or of a role of it."""
 

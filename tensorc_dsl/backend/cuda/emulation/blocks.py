@@ -43,6 +43,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, consumers_of, s
 from tensorc_dsl.backend.cuda.lower.shared_layout import ALIGNMENT
 from tensorc_dsl.backend.cuda.maps import encoding_of
 from tensorc_dsl.backend.memory import aligned_empty
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.warp import LANES
@@ -51,7 +52,7 @@ SPARE_BYTES = 1024
 """The size of the memory for accesses that are out of bounds, which is more than a vector has."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """A launch of a kernel on arrays. `stamps` are those of its arrays, `tally` has the counts, if anything is counted."""
 
@@ -274,7 +275,7 @@ class _Resident(Protocol):
     state: Array
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kernel:
     """The functions of `runner` for blocks side by side: `begin` makes a block of a number, `go` runs it on."""
 

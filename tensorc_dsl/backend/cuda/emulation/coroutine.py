@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from tensorc_dsl.backend.cuda.codegen.device import storage
@@ -54,6 +53,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     team_of,
 )
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.warp import LANES
 
 # The scheduler of a kernel's coroutines: blocks in order or concurrently, and the threads of a block in turns.
@@ -245,7 +245,7 @@ ending:
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Meeting:
     """Code of `go` about barriers: what it begins with, what sets the barrier of a thread that runs on, what looks at the
     threads that wait, which of them is told of where it waits for ever, with which one a thread at another barrier is

@@ -20,6 +20,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, collectives_in
 from tensorc_dsl.backend.cuda.lower.shared_layout import descriptors_of
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module, SymbolTable
 from tensorc_dsl.backend.llvm.codegen.statements import Statements
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.contraction import SUM_BITS
 from tensorc_dsl.ir.dtypes import F32, INDEX, U16, U32, DType
 from tensorc_dsl.ir.expr import (
@@ -224,7 +225,7 @@ no:
 before, and says whether it is one; others are for `tensorc_watch` and `tensorc_seen`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Factor:
     """The function that gathers an operand with a descriptor, and its text with the table that it needs."""
 
@@ -341,7 +342,7 @@ def warp_bytes(k: DeviceKernel) -> int:
     return max((offsets(s.intrinsic)[1] for s in collectives_in(k.body)), default=0) + 4 * LANES
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Emulated:
     """The functions of an instruction: one for each operand that is read, by which a lane gives it, and one by which it takes
     its result."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Any, assert_never
 
@@ -78,6 +77,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 from tensorc_dsl.backend.llvm.codegen.machine import Machine, host_processor
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import ORDERS, CompileError, Counts, Traffic
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.expr import Const, Expr
 from tensorc_dsl.ir.program import Store
@@ -161,7 +161,7 @@ def _in_memory(a: Array) -> Array:
     return np.lib.stride_tricks.as_strided(a, (count,), (a.itemsize,))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Emulation:
     """Kernels as code for this CPU. `run` may be called again and again."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import assert_never
 
@@ -41,6 +40,7 @@ from tensorc_dsl.backend.cuda.lower.shared_layout import descriptors_of
 from tensorc_dsl.backend.cuda.lower.synchronization import described_in, registers_in
 from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Piece, Scalar, SymbolTable, in_memory
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import (
     ZERO,
     Compare,
@@ -73,7 +73,7 @@ from tensorc_dsl.proof.sets.linear_forms import Linear
 _KINDS = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.VECTORIZED)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ahead:
     """A read that is made in each iteration of a nest, so many `times` in each. `loops` are those of the nest around it, and
     `moves` the elements from one iteration of each to the next. `first` is the subscript of the lowest element."""
@@ -103,7 +103,7 @@ class Ahead:
         return next((x for x in self.loops if x.kind is LoopKind.VECTORIZED), None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nest:
     """The reads of a nest that are checked before it. `whole` says that no other access is to a watched buffer."""
 
@@ -192,7 +192,7 @@ _WORD = 4
 """The bytes of a word of a bank."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Site:
     """An access to memory that threads share: the kernel, the statement, as text and by the buffer that it writes, and the
     buffer that is accessed."""
@@ -393,7 +393,7 @@ def _pieces(s: Loop, width: int) -> list[Piece]:
     return [Piece(s.var, k, min(width, n - k)) for k in range(0, n, width)]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lanes:
     """What instructions of a warp need: their functions, and the bytes for one."""
 

@@ -46,6 +46,7 @@ from tensorc_dsl.backend.cuda.emulation.watch import (
 )
 from tensorc_dsl.backend.cuda.lower.kernels import MOST_MBARRIERS, Shared
 from tensorc_dsl.backend.cuda.maps import Encoding
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.sizes import Sizes, evaluate_size
 from tensorc_dsl.ir.warp import LANES
@@ -196,7 +197,7 @@ UNIT, LINE, SECTOR = 16, 128, 32
 """The bytes that a swizzle keeps together, those that begin each line, and those of a sector of global memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rectangle:
     """What a tile is copied by: the array as the bits of its elements and by its number among the buffers, sizes and
     distances in elements, the tile, and the bytes of the swizzle, 16 without one; the innermost dimension is the first."""
@@ -445,7 +446,7 @@ class _Mbarrier:
         return True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Released:
     """What passes between roles: the first `users` threads, 0 without roles, read what others fetch, each `team` of so many
     in turn, or 0 if all do. `counts` has how often each warp has released something; `times`, of the buffers that are

@@ -17,7 +17,7 @@ memory: those in flight are complete when the kernel is.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations_with_replacement
 from math import prod
 
@@ -47,6 +47,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     with_values,
 )
 from tensorc_dsl.backend.cuda.lower.synchronization import Loops
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, Compare, Expr, Var, add, constant, index, loads, mul, substitute
 from tensorc_dsl.ir.print import format_store
@@ -74,7 +75,7 @@ SIZES = (ALIGNMENT, 8, 4)
 """The bytes that one copy can have, the most first: arrays, buffers and their versions begin at multiples of all of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Copying:
     """What a kernel's copies may access: the buffers in shared memory that are private to an iteration, the arrays that the
     kernel does not write, and the element types of both."""
@@ -84,7 +85,7 @@ class Copying:
     dtypes: dict[str, DType]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NoCopy(Exception):
     """A statement that cannot be started, and the reason."""
 
@@ -269,7 +270,7 @@ def with_tiles(k: DeviceKernel, awaited: Sequence[int]) -> DeviceKernel:
 # What TMA stores may not meet.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Stored:
     """A tile that is stored, in loops and under conditions."""
 

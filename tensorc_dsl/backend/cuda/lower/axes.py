@@ -8,10 +8,11 @@ A fixed number of blocks takes the iterations of a persistent loop in turn, each
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 
 from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import (
     ONE,
     ZERO,
@@ -45,7 +46,7 @@ _LANES, _WARPS = 32, 4
 """The lanes of a warp, and the warps of a warpgroup."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Axes:
     """The bound loops of a kernel by variable, the size of each axis, and the threads of a block. `turns` has the loops over
     blocks whose iterations a number of blocks take in turn, with this number."""
@@ -245,7 +246,7 @@ def by_lanes(body: tuple[Flat, ...], axes: Axes, fragments: Mapping[str, Cells |
     return _Lanes(axes, fragments).run(body, {}, {}) if fragments else body
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Lanes:
     axes: Axes
     fragments: Mapping[str, Cells | None]

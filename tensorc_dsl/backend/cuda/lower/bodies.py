@@ -23,6 +23,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     launch_ranges,
 )
 from tensorc_dsl.backend.llvm.lower.passes import limit_unrolling, unroll_small
+from tensorc_dsl.base.frozen import replace as replace_node
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -44,7 +45,6 @@ from tensorc_dsl.ir.expr import (
     mul,
     rewrite_expr,
 )
-from tensorc_dsl.ir.node import replace as replace_node
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.lower.flat import (

@@ -10,10 +10,11 @@ every lane of a warpgroup as a whole.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tensorc_dsl.backend.cuda.lower.axes import Axes, by_lanes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import (
     ZERO,
     Expr,
@@ -72,7 +73,7 @@ WIDEST = 16
 """The most bytes at one address, to whose multiples arrays and shared memory are aligned."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Collected:
     """Statements with their instructions, the axes with the loops over lanes, and of each fragment the lanes that share a
     tile, with the elements that each of them has."""
@@ -110,7 +111,7 @@ def _agreed(program: Program) -> list[Unit]:
     return units
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Maker:
     named: Mapping[str, Intrinsic]
     axes: Axes
@@ -313,7 +314,7 @@ def with_lanes(shape: tuple[Expr, ...], lanes: tuple[int, int]) -> tuple[Expr, .
     return (*shape, *map(index, lanes))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Access:
     """An operand of an instruction: where a lane has it, as a subscript over what `_places` counts."""
 

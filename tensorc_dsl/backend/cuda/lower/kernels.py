@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.base.units import counted
 from tensorc_dsl.ir.annotations import Swizzle
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import ZERO, Compare, Dim, Expr, Load, Var, constant, rewrite_expr, substitute
-from tensorc_dsl.ir.node import node, replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import LoopKind, Store, store_at
 from tensorc_dsl.lower.flat import (
@@ -62,7 +62,7 @@ ALIGNMENT = 16
 of their versions: that of the widest access of a thread."""
 
 
-@node
+@frozen
 class Phase:
     """Statements that every thread runs for itself, without waiting for others.
 
@@ -73,12 +73,12 @@ class Phase:
     asynchronous: bool = False
 
 
-@node
+@frozen
 class CommitGroup:
     """The copies that a thread has started since its last commit are one group, even if there are none."""
 
 
-@node
+@frozen
 class WaitGroup:
     """A thread goes on once at most `groups` of its latest groups of copies are under way.
 
@@ -89,7 +89,7 @@ class WaitGroup:
     landed: tuple[Flat, ...]
 
 
-@node
+@frozen
 class InitMbarriers:
     """One thread initialises mbarriers. Each says for how many warps it waits (`ArriveMbarrier`); 0 is one that waits for
     bytes, of which none are awaited yet. That of warps begins as if they had come, that of -n warps as if they had not."""
@@ -97,7 +97,7 @@ class InitMbarriers:
     awaited: tuple[int, ...]
 
 
-@node
+@frozen
 class TmaLoad:
     """One thread starts TMA loads, and has the mbarrier `at` expect `size` bytes. The copies run beside
     all threads, and no other copy is under way with that mbarrier."""
@@ -107,14 +107,14 @@ class TmaLoad:
     body: tuple[Flat, ...]
 
 
-@node
+@frozen
 class TmaStore:
     """One thread starts TMA stores, which are one bulk async-group. They run beside all threads: see `WaitTmaStores`."""
 
     body: tuple[Flat, ...]
 
 
-@node
+@frozen
 class WaitTmaStores:
     """The thread that has started TMA stores goes on when all of them have read shared memory, of these buffers with so many
     elements."""
@@ -122,7 +122,7 @@ class WaitTmaStores:
     buffers: tuple[tuple[str, int], ...]
 
 
-@node
+@frozen
 class WaitMbarrier:
     """A thread goes on when an mbarrier has all that it expects: the bytes of a `TmaLoad`, once for each, or the
     `ArriveMbarrier` of all warps."""
@@ -130,7 +130,7 @@ class WaitMbarrier:
     at: Expr
 
 
-@node
+@frozen
 class ArriveMbarrier:
     """A warp arrives at the mbarrier `at`: its threads have read one of so many `slots`, which may be filled again; 0 if it
     only lets those multiply whose turn is next."""
@@ -139,24 +139,24 @@ class ArriveMbarrier:
     slots: int
 
 
-@node
+@frozen
 class Barrier:
     """No thread of a block goes on until all have reached this barrier."""
 
 
-@node
+@frozen
 class ProxyFence:
     """What a thread has stored in shared memory is known, from the next barrier on, to instructions beside threads."""
 
 
-@node
+@frozen
 class WgmmaFence:
     """What a thread has done with its elements of `buffers` is done before instructions that run beside it."""
 
     buffers: tuple[str, ...]
 
 
-@node
+@frozen
 class WgmmaWait:
     """A thread goes on when the instructions that run beside it, and add to `buffers`, are done, but for its latest `groups`.
     What it has started since the last such wait is a group, unless this wait is for groups alone."""
@@ -166,7 +166,7 @@ class WgmmaWait:
     ends_group: bool = True
 
 
-@node
+@frozen
 class Ticket:
     """A block takes the next number of the counter in the words of `chain`, by which its threads get it through the shared
     buffer `place`, and is the block of that number: those of lower numbers have begun."""
@@ -175,7 +175,7 @@ class Ticket:
     place: str
 
 
-@node
+@frozen
 class LookBack:
     """The first thread makes known what the step of this block adds to the scan `chain`, finds the value of the step before,
     and makes known that of its own.
@@ -199,7 +199,7 @@ class LookBack:
         return (*self.terms, self.before)
 
 
-@node
+@frozen
 class Steps:
     """`for var in end`, with the same number of iterations for all threads of a block."""
 
@@ -208,7 +208,7 @@ class Steps:
     body: tuple[Device, ...]
 
 
-@node
+@frozen
 class Guard:
     """The body, if a condition holds that is the same for all threads of a block."""
 
@@ -216,7 +216,7 @@ class Guard:
     body: tuple[Device, ...]
 
 
-@node
+@frozen
 class Role:
     """The body, for `threads` threads from number `first` on, which meet at barriers of their own; inside, `THREAD` counts
     these. They may have so many `registers` each, 0 is what they began with; if `alone`, the first of them runs the body and
@@ -241,7 +241,7 @@ Device = (
 )
 
 
-@node
+@frozen
 class Local:
     """A buffer of `size` elements of which each thread has its own."""
 
@@ -250,7 +250,7 @@ class Local:
     size: int
 
 
-@node
+@frozen
 class Shared:
     """A buffer of `size` elements of which each block has its own, `offset` bytes from the start of its shared memory."""
 
@@ -261,7 +261,7 @@ class Shared:
     swizzle: Swizzle | None = None
 
 
-@node
+@frozen
 class Mbarriers:
     """The mbarriers of a block: how many, and how many bytes from the start of its shared memory the first one is."""
 
@@ -269,7 +269,7 @@ class Mbarriers:
     offset: int
 
 
-@node
+@frozen
 class DeviceKernel:
     """A grid of blocks, each of `threads` threads, those of all roles. `params` names the arrays that it accesses, `written`
     those it writes."""
@@ -293,7 +293,7 @@ class DeviceKernel:
     """What of a schedule is done in another way than it says, and why."""
 
 
-@node
+@frozen
 class DeviceProgram:
     """Kernels that run one after the other. `scratch` has the arrays in global memory besides the arguments, `approx` is the
     relative error that functions of f32 may have."""

@@ -10,10 +10,10 @@ there it makes the steps between in order, so the value is that of the scan in o
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from tensorc_dsl.backend.cuda.lower.kernels import STEP, Device, DeviceKernel, Local, LookBack, Ticket, inside, plain
 from tensorc_dsl.backend.cuda.lower.synchronization import loads_under
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.annotations import passed_along
 from tensorc_dsl.ir.dtypes import I64, DType
 from tensorc_dsl.ir.expr import (
@@ -33,7 +33,6 @@ from tensorc_dsl.ir.expr import (
     rewrite_expr,
     substitute,
 )
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr, format_store
 from tensorc_dsl.ir.program import Buffer, For, Program, Store, walk
 from tensorc_dsl.lower.flat import Alloc, Flat, If, Loop, LowerError, Prepared, store_loads
@@ -50,7 +49,7 @@ _TICKET = ".ticket"
 """The end of the name of the shared buffer for the number that a block takes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Words:
     """The words of a step: one with a value of at most 4 bytes above its flag; else a flag, what the step adds, its value."""
 
@@ -66,7 +65,7 @@ class Words:
         return 1 if self.packed else 2 + len(self.terms)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chain:
     """A scan that blocks pass on along the loop `var`: its buffer in the program, and what it reads in a step."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tensorc_dsl.backend.cuda.lower.async_copies import with_tiles
 from tensorc_dsl.backend.cuda.lower.axes import Axes, axes_of, loops_around, with_uniform_ends
@@ -29,6 +29,7 @@ from tensorc_dsl.backend.cuda.lower.steady_steps import with_steady_steps
 from tensorc_dsl.backend.cuda.lower.structure import Storage, phases
 from tensorc_dsl.backend.cuda.lower.synchronization import synchronized
 from tensorc_dsl.backend.llvm.lower.passes import max_step
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.contraction import allowed_error
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.input_views import resolved
@@ -45,7 +46,7 @@ OLDEST = "sm_80"
 """The oldest GPU that there is code for, and that of a target that names none. Later ones run its PTX, too."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nest:
     """A statement at the top of a program on its way to kernels; several if it starts several grids one after the other."""
 
@@ -60,7 +61,7 @@ class Nest:
     kernels: tuple[DeviceKernel, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Pass:
     name: str
     run: Callable[[Nest], Nest]

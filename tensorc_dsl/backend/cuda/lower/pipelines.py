@@ -15,7 +15,7 @@ With roles, the statements that copy tiles run in a warp of their own, beside th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
@@ -47,6 +47,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 )
 from tensorc_dsl.backend.cuda.lower.shared_layout import targets_of
 from tensorc_dsl.backend.cuda.lower.synchronization import BEFORE, Access, accesses, may_meet, placed
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.annotations import ASYNC, REGISTERS, pipeline, read_back, roles, teams
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -75,7 +76,7 @@ from tensorc_dsl.proof.sets.simplify import prove, simplify
 # Finds the pipelines that a kernel can run with several iterations at one time, and marks their statements.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pipeline:
     """The statements of a pipelined loop by number: the stage of each, which comes first in a round, which stages only
     start their copies. `versions` has the copies that each buffer needs that is private to an iteration, `marks` the
@@ -127,7 +128,7 @@ def _counts_threads(loop: For) -> bool:
     return loop.axis is not None and loop.axis.counts_threads
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Part:
     """A statement of a pipeline: what all threads do for one iteration, and, if it only starts copies, these: of threads, or
     of tiles."""
@@ -185,7 +186,7 @@ def in_rounds(
             return (first, main)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Trip:
     """Adjacent parts of one stage that start TMA loads with one mbarrier, and the part that waits for it: the
     first that uses them. Iteration i has the mbarrier `first` + i % `count`."""
@@ -230,7 +231,7 @@ Which = Literal["first", "every", "but_last", "last"]
 """The rounds before the loop, those of a loop over all iterations, or of one over all but the last, and the last round."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Rounds:
     end: Expr
     pipeline: Pipeline

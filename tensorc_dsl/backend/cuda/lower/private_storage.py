@@ -8,7 +8,7 @@ block: a subscript is the sum of a part that depends on the thread, the same in 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -27,6 +27,8 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Steps,
     inside,
 )
+from tensorc_dsl.base.frozen import frozen
+from tensorc_dsl.base.frozen import replace as replace_node
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -53,7 +55,6 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.expr import floordiv as div
 from tensorc_dsl.ir.expr import floormod as mod
-from tensorc_dsl.ir.node import replace as replace_node
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer, LoopKind, Store, map_store
 from tensorc_dsl.lower.flat import (
@@ -190,7 +191,7 @@ MOST_VALUES = 1 << 16
 """The largest number of elements along one dimension that a thread may own; more cannot be in registers by far."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Access:
     """Subscripts over `thread`, with the ranges of the loops around, the bound loops among them, and the conditions on the
     thread alone. All lanes of a warp contribute a value to a shuffle, which is not used if the thread has no element.
@@ -203,7 +204,7 @@ class _Access:
     gives: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """A subscript without its thread: atoms with their factors, and the constant."""
 
@@ -508,7 +509,7 @@ def _devices_of_versions(
     return tuple(out)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Chooser:
     private: Mapping[str, DType]
     steps: Ranges

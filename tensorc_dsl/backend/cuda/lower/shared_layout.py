@@ -8,7 +8,7 @@ The instruction permutes units of 16 bytes itself, by bits of the address: so th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, dimension_of, element_of, is_of_group, lane_operands
@@ -38,6 +38,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     launch_ranges,
     tma_in,
 )
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.annotations import Swizzle, swizzled
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -53,7 +54,7 @@ from tensorc_dsl.ir.expr import (
     rewrite_expr,
     substitute,
 )
-from tensorc_dsl.ir.node import by_first
+from tensorc_dsl.ir.identity import by_first
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.warp import LINES, UNIT, Described, described, points
@@ -80,7 +81,7 @@ ALIGNMENT = LINES * 128
 """The alignment in bytes of buffers with descriptors: that of eight of the longest lines, in which swizzles repeat."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Descriptor:
     """An operand in shared memory: its first element, the bytes between groups of eight lines, and those to what is beyond
     the width of a line."""

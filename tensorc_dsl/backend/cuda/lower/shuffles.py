@@ -12,7 +12,7 @@ fragment.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tensorc_dsl.backend.cuda.lower.axes import Axes
 from tensorc_dsl.backend.cuda.lower.kernels import THREAD, Local
 from tensorc_dsl.backend.cuda.lower.private_storage import Numbers, evaluate, of_block, of_threads, running
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import (
     ZERO,
     Expr,
@@ -48,7 +49,7 @@ WIDTHS = (16, 8, 4, 2)
 """The lanes of a group in which each gets what one of them has, where the whole warp is no such group."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Place:
     """Where the code is: the ranges of the loops around, the bound ones of them, conditions, and what the nest of threads
     writes that the code is in."""
@@ -59,7 +60,7 @@ class _Place:
     written: frozenset[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Owner:
     """A store of a buffer, whose threads have its elements: the numbers of the subscripts that depend on the thread, these
     subscripts, and of each thread that runs it the values of their parts that do.
@@ -139,7 +140,7 @@ def _shuffles(s: Flat) -> bool:
     return isinstance(s, Shuffle) or (not isinstance(s, Store) and any(map(_shuffles, s.body)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """A subscript in two parts: what depends on the thread, with its value in each, and what is the same in all of them."""
 
@@ -157,7 +158,7 @@ def _sum(terms: Mapping[Expr, int], first: int) -> Expr:
     return total
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Maker:
     axes: Axes
     buffers: Mapping[str, Buffer]

@@ -49,6 +49,7 @@ from tensorc_dsl.backend.cuda.lower.shared_layout import ALIGNMENT as ALIGNED
 from tensorc_dsl.backend.cuda.lower.shared_layout import targets_of
 from tensorc_dsl.backend.cuda.lower.shuffles import guarded
 from tensorc_dsl.backend.cuda.lower.synchronization import described_in, needs_barrier
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.annotations import UNITS, Swizzle, swizzle_of
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import (
@@ -148,7 +149,7 @@ def phases(
     return lifted(found, axes.grid, storage.teams, storage.share_again, shared)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Cutter:
     axes: Axes
     program: Program

@@ -51,6 +51,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     outgoing_in,
     stores_in,
 )
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import (
     ONE,
     ZERO,
@@ -80,7 +81,7 @@ from tensorc_dsl.proof.sets.simplify import conjuncts, prove, simplify
 Loops = tuple[tuple[str, Expr], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Access:
     """One element of a buffer for each thread and each iteration of the loops, where all conditions hold. `atomic` names the
     block whose updates do not meet each other, if this is one of them."""
@@ -185,7 +186,7 @@ _ROUNDS = 4
 """How often a loop's body is gone through until what is under way at its end is the same; the first rounds settle it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Item:
     """A statement since which there was no barrier; `conds` relate the loops around it, with names of `BEFORE`, to those of
     the place."""
@@ -205,7 +206,7 @@ class _Item:
 Pending = tuple[_Item, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class UnderWay:
     """What is not over at a place: the accesses since the last barrier, the buffers that TMA stores may still read, and
     whether threads have stored what instructions beside them read, with no fence since."""
@@ -253,7 +254,7 @@ def needs_barrier(body: tuple[Device, ...], threads: int, grid: Sequence[Expr]) 
     return barriers_in(placer.run(body, UnderWay(), (), ())[0]) > 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Looked:
     """Statements, which are kept so that no others get their identity, and their accesses."""
 
@@ -261,7 +262,7 @@ class _Looked:
     accesses: tuple[Access, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Placer:
     threads: int
     grid: Mapping[str, Expr]
@@ -487,7 +488,7 @@ def _joined(a: Pending, b: Iterable[_Item]) -> Pending:
 # read is written. Whether a write meets what is being read is decided by integer sets, for all threads.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Around:
     """The extents of blocks, threads and loops around a statement, and the buffers of which instructions get descriptors."""
 

@@ -46,6 +46,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
 from tensorc_dsl.backend.cuda.lower.private_storage import Numbers, evaluate
 from tensorc_dsl.backend.cuda.lower.synchronization import loads_under
 from tensorc_dsl.backend.cuda.model.machine import MACHINES, Machine
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
@@ -104,7 +105,7 @@ FLOATS, INTEGERS, SPECIAL, ACCESSES, OTHERS = CLASSES = ("floats", "integers", "
 """The classes of instructions: what pipe of a multiprocessor has them. The last is every other one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counted:
     """What all warps of a kernel do together: instructions of warps by class, how often each kind of access, copy and product
     is asked for, sectors of global memory that they move and lines that their requests touch, passes over the banks of shared
@@ -127,7 +128,7 @@ class Counted:
         return sum(self.instructions.values())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Here:
     """The warps that are looked at: the values of variables in their lanes, which lanes are active, and for how many
     iterations each stands."""

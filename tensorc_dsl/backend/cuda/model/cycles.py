@@ -10,7 +10,6 @@ Microbenchmarking, 2018). None was measured here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import inf, prod
 
 from tensorc_dsl.backend.cuda.compiled import cpu_of
@@ -20,6 +19,7 @@ from tensorc_dsl.backend.cuda.model.counts import ACCESSES, FLOATS, INTEGERS, SE
 from tensorc_dsl.backend.cuda.model.issue import instructions
 from tensorc_dsl.backend.cuda.model.machine import Machine, machine_of
 from tensorc_dsl.backend.protocol import Registers
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.sizes import Sizes, evaluate_size
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.warp import LANES
@@ -41,7 +41,7 @@ BOUNDS = ("instructions", "products", "shared", "lines", "cache", "memory", "lat
 """What may bound a kernel; `lines` is the first-level cache, which takes one line of a request in a cycle."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Estimate:
     """The cycles of a kernel, and what they are by each bound; `resident` blocks run on a multiprocessor at one time."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tensorc_dsl.backend.cuda.runtime.driver import number_of
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.warp import LANES
 
 SPILLED = 255
@@ -15,7 +15,7 @@ _UNIT = 256
 """Registers are given to a warp in so many."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Machine:
     """A multiprocessor: the warps, blocks, registers and bytes of shared memory for blocks that are there at one time, and
     the bytes of memory that each of them can have in a cycle if all read at once.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT
 from tensorc_dsl.backend.cuda.runtime.driver import Device
 from tensorc_dsl.backend.memory import MOST_BYTES, out_of_memory
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.arrays import Array, dlpack_code, stored_dtype
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.sizes import dense_strides, elements_spanned
@@ -28,7 +28,7 @@ CUDA, CUDA_MANAGED = 2, 13
 _NAME = b"dltensor"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tensor:
     """The array in a capsule. Strides are in elements, None if it is dense; `element` is DLPack's kind, and bits."""
 
@@ -98,7 +98,7 @@ def _drop(capsule: int) -> None:
         _kept.pop(_pointer(capsule, _NAME), None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Memory:
     """An array on the GPU for a parameter. `owner` keeps its memory alive."""
 

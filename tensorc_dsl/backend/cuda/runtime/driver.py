@@ -7,7 +7,7 @@ import importlib
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -15,9 +15,10 @@ from typing import Any
 from tensorc_dsl.backend.cuda.codegen.ptx import TRIPLE
 from tensorc_dsl.backend.cuda.lower.kernels import ALIGNMENT
 from tensorc_dsl.backend.protocol import KernelFault, Processor
+from tensorc_dsl.base.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Missing:
     """What this machine lacks for running kernels on a GPU, as a clause, and the repair."""
 
@@ -82,7 +83,7 @@ def _rounded(size: int) -> int:
     return 1 << max(size - 1, 1).bit_length() if size < _PAGE else -(-size // _PAGE) * _PAGE
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Device:
     """A GPU: the module `pycuda.driver`, its device, and its primary context, which torch and CuPy use too."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
@@ -29,6 +28,7 @@ from tensorc_dsl.backend.llvm.runtime.arguments import (
 )
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import CompileError, KernelFault
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.base.units import counted
 from tensorc_dsl.ir.arrays import Array, stored_dtype
@@ -118,7 +118,7 @@ class Image(msgspec.Struct, frozen=True):
     sizes: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extents:
     """The grid of each launch, the bytes of each scratch array, sizes and strides of each map, over the open dimensions."""
 
@@ -250,7 +250,7 @@ def _launch(f: Any, grid: tuple[int, ...], block: tuple[int, ...], given: tuple[
     return lambda stream: f.prepared_async_call(grid, block, stream, *given, shared_size=shared)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Launches:
     """Kernels with all that they are launched with. Call it with a stream of PyCUDA, None for the legacy one."""
 
@@ -272,7 +272,7 @@ def module_of(device: Device, image: bytes) -> Module:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Call:
     """The arrays of a call on the GPU, those of the CPU that they are copies of, and the open sizes."""
 

@@ -5,12 +5,12 @@ query.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.llvm.codegen.machine import has_features, native_triple
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.target import Target, architecture_of
 
 # The features of processors, and the bits by which a program can query them.
@@ -27,7 +27,7 @@ AVX_STATE, AVX512_STATE, AMX_STATE, APX_STATE = 0x6, 0xE6, 0x60000, 0x80000
 EAX, EBX, ECX, EDX = range(4)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bit:
     """One bit of a register after CPUID; `state` has the bits of XCR0 that the feature needs."""
 
@@ -145,7 +145,7 @@ _XGETBV = bytes.fromhex(
 _AT_HWCAP, _AT_HWCAP2 = 16, 26
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Check:
     """The function that entries call first, and the attributes that let them run everywhere."""
 

@@ -5,7 +5,6 @@ access memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tensorc_dsl.backend.llvm.ahead.cpu import Check, add_check
 from tensorc_dsl.backend.llvm.ahead.interface import (
@@ -21,6 +20,7 @@ from tensorc_dsl.backend.llvm.ahead.interface import (
 from tensorc_dsl.backend.llvm.codegen.compile import UNCOUNTED, Compiled, byte_count, workspace_symbol
 from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module, Scalar, SymbolTable
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import Dim, Expr, free_vars, index, mul
 from tensorc_dsl.ir.sizes import conditions_on, spanned_expr
 from tensorc_dsl.lower.flat import Param
@@ -33,7 +33,7 @@ MEMORY = "%prepared"
 """The parameter for prepared memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """Memory that is passed to a function."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import reduce
 from hashlib import sha256
@@ -13,6 +12,7 @@ from tensorc_dsl.backend.llvm.ahead.cpu import required_features
 from tensorc_dsl.backend.llvm.codegen.compile import Compiled
 from tensorc_dsl.backend.llvm.codegen.statements import whole_lines
 from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.arrays import dlpack_code
 from tensorc_dsl.ir.dtypes import DType
 from tensorc_dsl.ir.expr import Dim, Expr, add, constant, dims_in, index
@@ -32,7 +32,7 @@ LINE = 64
 """The alignment of prepared memory and of every part of it, in bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreparedMemory:
     """A head with `mark` and the sizes of `dims`, then the results of the kernel's preparation, then copies of `kept`.
 
@@ -130,7 +130,7 @@ MEANINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CType:
     """The C type of an element, and DLPack's code for its kind. Floats of 8 and 16 bits are passed as their bits."""
 
@@ -189,7 +189,7 @@ def require_free(name: str) -> None:
         raise TschedError(NO_NAME(None, name=name))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Signature:
     """A function that C calls: `name` takes the sizes, the arrays and, if it uses it, the prepared memory.
 
@@ -207,7 +207,7 @@ class Signature:
         return f"{self.name}_checked"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Interface:
     """The names of a library. With prepared memory, values that depend on constant inputs alone can be computed once."""
 
@@ -253,7 +253,7 @@ class Interface:
         return (*functions, *([self.prepared_bytes] if self.memory else []), self.metadata)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelInterface:
     """The names of the library of a model. An instance of it is what prepared memory is to a kernel."""
 

@@ -13,7 +13,6 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from hashlib import sha256
 from importlib import metadata, resources
@@ -67,10 +66,10 @@ from tensorc_dsl.backend.llvm.runtime.native import pool_text, runtime_text
 from tensorc_dsl.backend.memory import MOST_BYTES
 from tensorc_dsl.backend.protocol import CompileError, Form, ModelCalls
 from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.dtypes import unit_roundoff
 from tensorc_dsl.ir.expr import Dim, Expr, constant, dims_in, index, mul
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.sizes import conditions_on
 from tensorc_dsl.ir.target import Target, architecture_of
@@ -138,7 +137,7 @@ FORMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Library:
     """The ahead-of-time output of one kernel. Its functions may be called from several threads at once."""
 
@@ -533,7 +532,7 @@ MODEL_FORMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelLibrary:
     """The ahead-of-time output of a model. Its functions may be called from several threads at once."""
 

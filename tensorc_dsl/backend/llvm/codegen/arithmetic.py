@@ -6,11 +6,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Self
 
 from tensorc_dsl.backend.llvm.codegen.function import Function, Value, constant_value, element, vector_type, with_dtype
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import BF16, BOOL, F8E4M3, F8E5M2, F32, F64, I32, I64, INDEX, DType, code_of, limits
 from tensorc_dsl.ir.expr import Binary, BinaryOp, Cast, CompareOp, Const, Expr, dtype_of
 from tensorc_dsl.ir.reductions import FoldOp
@@ -244,7 +244,7 @@ NEEDS = "avx"
 """The instruction set whose minima do not propagate NaN. Those of AArch64 and of GPUs do."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Extremes:
     """The minima and maxima of an expression, each behind its operands, and the leaves that they are of.
 
@@ -411,7 +411,7 @@ _MANTISSA, _BIAS, _SIZE, _INFINITY, _NAN = 23, 127, 0x7FFFFFFF, 0x7F800000, 0x7F
 """Of f32: bits of the mantissa, bias of the exponent, all bits but the sign, infinity, and a quiet NaN."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Octet:
     """A float of 8 bits: bits of its mantissa, bias of its exponent, and its code of infinity, or of NaN if it has none."""
 
@@ -519,7 +519,7 @@ def from_f32(f: Function, v: Value, t: DType) -> Value:
 # Operators that write arithmetic into a function: `x * y + 1.0` writes a multiplication and an addition.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Format:
     """A type of floats: the bits of its fraction, and the largest exponent, which is what exponents are stored plus."""
 
@@ -539,7 +539,7 @@ class Format:
 FORMATS: dict[DType, Format] = {F32: Format(23, 127), F64: Format(52, 1023)}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Lanes:
     """A value in a function. A plain number as the other operand is a constant of its type."""
 

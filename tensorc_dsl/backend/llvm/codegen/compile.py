@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 from tensorc_dsl.backend.llvm.codegen.arithmetic import binary
@@ -14,6 +14,7 @@ from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements, whole_
 from tensorc_dsl.backend.llvm.lower.passes import code_size
 from tensorc_dsl.backend.memory import MOST_BYTES
 from tensorc_dsl.backend.protocol import Code, CompileError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import ZERO, Binary, Const, Dim, Expr, add, conjunction, constant, fold, index, mul
 from tensorc_dsl.ir.program import LoopKind, Store
@@ -114,7 +115,7 @@ LARGE = 4096
 """The `code_size` beyond which a kernel is written as several functions."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compiled:
     """A kernel in machine code, as a value that can be sent to another process on the same kind of machine.
 
@@ -218,7 +219,7 @@ def scratch(body: tuple[Flat, ...], space: Space) -> Expr:
     return most
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """What the code of a kernel is for."""
 

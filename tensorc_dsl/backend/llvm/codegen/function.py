@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import F64, DType, code_of, nearest
 from tensorc_dsl.ir.expr import Load
 
 # LLVM values and types as text: the spelling of element types and constants.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Value:
     """An operand: its element type, its spelling, and its number of lanes (0 for a scalar)."""
 
@@ -286,7 +287,7 @@ Scalar = int | str
 """An index that is the same in all lanes: a constant, or the name of an i64."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Piece:
     """Lanes `offset` .. `offset + width - 1` of the loop over `var`, counted from the value of `var` in the scope.
 
@@ -305,7 +306,7 @@ Place = tuple[Load, int]
 """A load in the lanes of the piece of that offset."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Past:
     """How a buffer is stored past the caches: in vectors of `unit` bytes, from an address that is a multiple of `begins`."""
 

@@ -5,7 +5,6 @@ mask.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from math import lcm
 
@@ -19,6 +18,7 @@ from tensorc_dsl.backend.llvm.codegen.function import (
     mangled,
     vector_type,
 )
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import BOOL, I32, INDEX, DType
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -238,7 +238,7 @@ MOST_VECTORS = 8
 """More vectors are not loaded for one; neither are more than half as many as there are lanes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Picked:
     """Vectors of `width` elements, a power of two, at distances `starts` from lane 0. Lane k is element `of[k][1]` of vector
     `of[k][0]`. LLVM takes a vector of 13 elements apart into three loads."""

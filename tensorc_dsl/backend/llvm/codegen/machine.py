@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, lru_cache
 from subprocess import CompletedProcess
 
@@ -15,6 +15,7 @@ import llvmlite.binding as llvm
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module
 from tensorc_dsl.backend.protocol import CompileError, Processor
 from tensorc_dsl.base.diagnostic import Diagnostic, TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.target import Target, architecture_of
 from tensorc_dsl.processes.start import Limits, run_module
 from tensorc_dsl.syntax.names import near
@@ -204,7 +205,7 @@ SECONDS = 60.0
 _LINE = re.compile(r"^  (\S+) +- (.*?)\.?$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Processors:
     """LLVM's names for the CPUs of one kind of machine and for their features, with a few words on each feature."""
 

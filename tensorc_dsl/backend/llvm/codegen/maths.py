@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 
@@ -31,13 +30,14 @@ from tensorc_dsl.backend.llvm.codegen.exponentials import (
 )
 from tensorc_dsl.backend.llvm.codegen.function import Function, Value, constant_value
 from tensorc_dsl.backend.llvm.codegen.trigonometric import acos, asin, atan, atan2, cos, sin, tan
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import BOOL, F32, DType
 from tensorc_dsl.ir.maths import CONDITIONS
 
 Emit = Callable[[Function, tuple[Value, ...]], Value]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Code:
     """`emit` makes the value of floats of 32 or 64 bits, or of integers.
 

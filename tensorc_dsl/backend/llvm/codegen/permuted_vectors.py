@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Piece, Place, Value, element, in_memory, vector_type
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import Expr, Load, Logic, Select, children, constant, loads
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.target import CACHE_LINE
@@ -102,7 +102,7 @@ _SQUARE = 16
 """The bytes of a row of a square of short elements: those that an instruction interleaves with another row."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Turn:
     """A nest that reads `loads` along the unrolled loop `along` and stores along the vectorized loop `across`.
 

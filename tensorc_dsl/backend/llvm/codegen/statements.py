@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import assert_never
 
@@ -24,6 +24,7 @@ from tensorc_dsl.backend.llvm.codegen.function import (
 from tensorc_dsl.backend.llvm.codegen.permuted_vectors import shifted, turned, write_turned
 from tensorc_dsl.backend.llvm.kind import OPERATIONS, SPLAT, Call, Leaf, bits_of, call_of, operand_bits, values_of
 from tensorc_dsl.backend.llvm.lower.passes import AT_ONCE, Fetch, at_once, code_size, fetch_ahead, fits_registers
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import BOOL
 from tensorc_dsl.ir.expr import (
     ZERO,
@@ -93,7 +94,7 @@ def mentioned(body: tuple[Flat, ...]) -> tuple[set[str], set[str]]:
 # What a function of its own inside of a kernel is given: the buffers and variables that its statements mention.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Handed:
     """The scope inside of a function, in terms of its arguments `%a0`, `%a1`, …, and the values to pass for these, each as
     its type and its name. The first one is the scratch memory."""
@@ -198,7 +199,7 @@ APART = 256
 """The `code_size` from which on a loop of a large kernel is a function of its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Plan:
     """The settings of a whole kernel."""
 
@@ -565,7 +566,7 @@ def code_for(intrinsic: Intrinsic, features: Sequence[str]) -> str | None:
     return next(fitting, None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Run:
     """Contiguous elements from `start` on; `lanes` has the lanes of the vector for each element."""
 

@@ -9,10 +9,10 @@ every few steps of the tiles before comes while they compute.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from operator import is_
 
+from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -38,7 +38,7 @@ from tensorc_dsl.ir.expr import (
     sub,
     substitute,
 )
-from tensorc_dsl.ir.node import by_identity, replace
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import MAX_STEP, Annotation, For, LoopKind, Program, Store, is_in_order, walk
 from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.ir.target import CACHE_LINE, REGISTER_FILE
@@ -565,7 +565,7 @@ FIRST, SECOND = 3, 2
 what is read now."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fetch:
     """In each iteration of `loop` the lines of these elements are fetched into this cache."""
 

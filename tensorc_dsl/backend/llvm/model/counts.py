@@ -19,6 +19,7 @@ from typing import assert_never
 from tensorc_dsl.backend.llvm.codegen.statements import code_for
 from tensorc_dsl.backend.llvm.kind import operand_bits
 from tensorc_dsl.backend.llvm.lower.passes import AT_ONCE
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
     ARITHMETIC,
@@ -72,7 +73,7 @@ DIVISIONS = ("sqrt", "rsqrt")
 """Functions that take the divider."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Span:
     """A loop that is counted: its place among all loops, how often it runs for each time that it is reached, the loop
     around it (-1 for none), and whether its iterations are tasks for threads."""
@@ -83,7 +84,7 @@ class Span:
     tasks: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Access:
     """Elements of a buffer that a nest touches. `steps` are the distances in elements between iterations of the loops, by
     the places of these; `size` are the elements of the buffer. Where it is `random`, data choose the elements."""
@@ -158,7 +159,7 @@ class Nest:
         return not (self.operations or self.loads or self.stores or self.accesses)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counted:
     """The nests of a kernel, in text order, with all loops that are counted, those of rounds included."""
 
@@ -254,7 +255,7 @@ def _is_long(s: Loop) -> bool:
     return begin is None or end is None or end - begin > LONG
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Buffer:
     bytes_: int
     size: float
@@ -263,7 +264,7 @@ class _Buffer:
     """The nest in whose rounds it is allocated."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Lanes:
     """The lanes that stores run for: the loop's variable and place, how many there are, and the native vectors of them,
     with the parts that the last one is loaded or stored in."""

@@ -15,14 +15,15 @@ tell something.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, log2, prod
 
 from tensorc_dsl.backend.llvm.model.counts import BYTES_OF_CODE, Counted, Nest, counted
 from tensorc_dsl.backend.llvm.model.machine import Machine, machine_of
 from tensorc_dsl.backend.llvm.model.traffic import Moved, traffic
 from tensorc_dsl.base import units
-from tensorc_dsl.ir.node import by_identity
+from tensorc_dsl.base.frozen import frozen
+from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.ir.target import CACHE_LINE, Target
 from tensorc_dsl.lower.flat import Kernel
@@ -61,7 +62,7 @@ KEPT = 1024
 """Kernels whose cost is kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cost:
     """A nest, with its cycles by each of `BOUNDS`. Those of the last thread that is done: `share` is its part of all
     rounds.
@@ -444,7 +445,7 @@ def imbalance(c: Cost) -> float:
     return max(0.0, c.share * c.workers - 1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reached:
     """Of a schedule, by the model: the share of its time that its arithmetic alone would take, and what takes the most of
     the rest, with its share."""

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from functools import cache
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from tensorc_dsl.backend.llvm.runtime.peak import (
     start_seconds,
 )
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.outputs import Output
 from tensorc_dsl.ir.target import CACHE_LINE, Target
 from tensorc_dsl.processes.machine import usable_cores
@@ -47,7 +48,7 @@ LARGEST = 256 << 20
 """The most bytes over which memory is measured."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Machine:
     """A core, in cycles. Loads, stores and operations are those of native vectors, and sizes are bytes.
 
@@ -154,7 +155,7 @@ def _file() -> Path:
     return Path(base) / "tensorc-dsl" / f"machines-{digest}.json"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Known:
     looks: int
     machine: Machine

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import gcd, log, prod
 
 from tensorc_dsl.backend.llvm.model.counts import Access, Counted, Nest
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.target import CACHE_LINE
 
 PAGE = 4096
@@ -25,7 +26,7 @@ FULL, OVER = 0.6, 1.5
 """What takes the first share of a level is kept, and what takes the second is not."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Level:
     """What keeps lines or pages of `unit` bytes: so many, in sets of `ways`."""
 
@@ -39,7 +40,7 @@ class Level:
         return max(1, self.count // max(1, self.ways))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reach:
     """What an access touches in some of its loops: lines, pages, the runs of lines that follow each other, and the most
     lines of a set for each level."""

@@ -8,12 +8,12 @@ import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 from tensorc_dsl.backend.memory import aligned_empty, strided_empty
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.arrays import Array, as_stored, dlpack_code, library_name, narrow
 from tensorc_dsl.ir.dtypes import BF16, F8E4M3, F8E5M2, U8, U16, DType
 from tensorc_dsl.ir.expr import Dim, Expr, constant, dims_in, free_vars
@@ -199,7 +199,7 @@ def require_apart(params: Sequence[Param], bound: Sequence[Sized], addresses: Se
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Described:
     """The shape of an array and its strides in bytes."""
 

@@ -13,6 +13,7 @@ from tensorc_dsl.backend.llvm.runtime.kernel import Arguments, BoundKernel, Code
 from tensorc_dsl.backend.llvm.runtime.native import runtime
 from tensorc_dsl.backend.memory import ALIGNMENT, aligned_empty
 from tensorc_dsl.backend.protocol import ModelCalls
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.graph.arena import Arrangement, Copy, Place, PlacedCall
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.dtypes import I64
@@ -22,7 +23,7 @@ from tensorc_dsl.lower.flat import Param, format_shape
 # The table, for any process: what is called, on which arguments, in how much memory.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TaskFacts:
     """What a table needs of a kernel: its parameters, the constant inputs that calls read, and the bytes of its prepared
     memory and of scratch memory for a call and for the preparation."""
@@ -34,7 +35,7 @@ class TaskFacts:
     preparing: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slot:
     """An argument of a call: a place behind the array at a position among the arguments of a run, or behind the start of the
     workspace, at position 0."""
@@ -43,7 +44,7 @@ class Slot:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableCall:
     """A call of a task's kernel, or of its preparation; of no task, a copy. `step` is the place of the step in the plan."""
 
@@ -53,7 +54,7 @@ class TableCall:
     slots: tuple[Slot, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PreparedBlock:
     """Where the preparation of a task writes, for constant inputs that are weights: each by its position among the
     parameters."""
@@ -67,7 +68,7 @@ HEAD = ALIGNMENT
 """The bytes before the packed weights, for what marks them in a file."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Table:
     """The calls of a model. The arguments of a run are the table itself, the arrays `given`, and the packed weights.
 

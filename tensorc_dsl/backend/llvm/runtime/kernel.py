@@ -6,7 +6,7 @@ import ctypes
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -30,6 +30,7 @@ from tensorc_dsl.backend.llvm.runtime.arguments import (
 )
 from tensorc_dsl.backend.llvm.runtime.native import Doorway, Opened, Wanted, doorway, runtime, time_native
 from tensorc_dsl.backend.memory import ALIGNMENT, aligned_copy, aligned_empty
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.units import counted
 from tensorc_dsl.ir.arrays import Array, stored_dtype
 from tensorc_dsl.ir.expr import Dim
@@ -46,7 +47,7 @@ LARGEST = 2**63 - 1
 Arguments = ctypes.Array[ctypes.c_void_p]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """A function of machine code, `void (ptr arguments, ptr workspace)`, and the size of its scratch memory.
 
@@ -120,7 +121,7 @@ def _teller(address: int) -> Callable[[Arguments], int]:
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Constants:
     """The constants of a bound kernel: the shapes of all constant inputs, copies of those that calls read, and the
     prepared memory."""

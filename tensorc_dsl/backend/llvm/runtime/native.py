@@ -7,7 +7,6 @@ import ctypes
 import sysconfig
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from statistics import median
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from tensorc_dsl.backend.llvm.codegen.machine import Machine
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.target import Target, architecture_of
 
@@ -43,7 +43,7 @@ def pool_text(triple: str) -> str:
     return f"{text}\n{declaration}\ndefine internal void @pause() alwaysinline {{\n  {pause}\n  ret void\n}}\n"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Runtime:
     """The addresses of the runtime's functions, and the JIT in which kernels are linked."""
 
@@ -127,7 +127,7 @@ Doorway = Callable[..., Array | None]
 """Takes all arrays in order. Returns the last output, or None if the call was refused and nothing was done."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Wanted:
     """The requirements on an array, and the position of its address among the kernel's arguments.
 
@@ -140,7 +140,7 @@ class Wanted:
     output: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Opened:
     """The open sizes of a kernel: the place of the first one among the arguments, the least and the largest of each, and the
     address of the function that tells the bytes of scratch memory for the arguments."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from dataclasses import dataclass
 from functools import cache
 
 import llvmlite.binding as llvm
@@ -16,6 +15,7 @@ from tensorc_dsl.backend.llvm.codegen.machine import Machine, has_features, vect
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
 from tensorc_dsl.backend.llvm.runtime.native import runtime, time_native
 from tensorc_dsl.backend.memory import aligned_empty
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import BF16, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.reference.work import Work
@@ -32,7 +32,7 @@ _STEPS = 20_000
 _numbers = itertools.count()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Instruction:
     """An instruction that multiplies and adds: a vector of `kind`, which has `bits`, from one of those and two of `operand`.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.faces.cli.failures import ExitCode
 from tensorc_dsl.faces.cli.options import (
     SUFFIX,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 def TWO_PROGRAMS(*, file: str, count: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Claim:
     """What is to be proved: that a schedule of the task `what` is right, or that two programs are equal."""
 

@@ -15,11 +15,11 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tensorc_dsl.base import units
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.visible import visible, visible_line
 from tensorc_dsl.faces.report.recorded import REASONS, date, importance_caveat, percent, pinning
 from tensorc_dsl.faces.report.results import tally
@@ -186,7 +186,7 @@ def _text(words: str, x: float, y: float, anchor: str) -> Markup:
 # What the page of a search shows, gathered.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Side:
     """A set of trials under one name: those of a search, of a database, or all. `trials` has one for each program, in order;
     `best` is the fastest, with the time that it had beside the other finalists. `machines` has the name of the worker's
@@ -221,7 +221,7 @@ class Side:
         return out
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DrawPage:
     """What the trials of all sides teach."""
 
@@ -237,7 +237,7 @@ class DrawPage:
         return DrawPage(study, found, learnt, slices(study), pins(study, found, learnt))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stage:
     """A text that the winner becomes, or why there is none."""
 
@@ -246,7 +246,7 @@ class Stage:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Figures:
     """All that the page says. `roof` is None if it cannot be measured here, for the reason `no_roof`; `insight` is None if
     there are too few trials, as `no_insight` says. `command` is the call of `tune` that pins are for. `default` is the

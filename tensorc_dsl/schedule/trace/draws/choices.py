@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.trace.distribution import (
     Choices,
@@ -40,7 +40,7 @@ def BAD_WEIGHT(*, value: str, weight: float) -> None: ...
 def NO_WEIGHT() -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Categorical(Listed):
     """One of `values`, with probabilities proportional to `weights`."""
 
@@ -90,7 +90,7 @@ def sample_categorical(program: Program, values: Choices) -> Offer:
 # The draw of a branch, for `either … or …` and `maybe`. It has no call of its own in the language.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Branch(Listed):
     """A branch, with probabilities proportional to `weights`: one of `names`, or a number from 0 if there are no names."""
 
@@ -124,7 +124,7 @@ def EMPTY(*, low: int, high: int) -> None: ...
 def TOO_LARGE(*, low: int, high: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Integer(Uniform):
     """An integer from `low` to `high`, both included."""
 
@@ -187,7 +187,7 @@ MAX_ITEMS = 32
 def TOO_MANY(*, most: int, count: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Permutation(Uniform):
     """An order of `count` elements, as the positions of the elements in the original list."""
 

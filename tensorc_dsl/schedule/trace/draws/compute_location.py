@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.schedule.motion import own_buffers, readers
 from tensorc_dsl.schedule.nests import the_block
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ComputeLocation(Uniform):
     """One of `places`: "root", names of loops from the outermost inwards, "inline".
 

@@ -4,11 +4,11 @@ may be incomplete, and `sample_partitioned_tile`, with a divisor for the product
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tensorc_dsl.base.diagnostic import TschedError
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import constant
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Program
@@ -57,7 +57,7 @@ def OPEN_EXTENT(*focus: str, loop: str, extent: str) -> None: ...
 def NO_TILES(*focus: str, loop: str, extent: int | str, legal: str, repair: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PerfectTile(Uniform):
     """`parts` factors, outermost first, with product `extent`; the last one is at most `max_innermost`, and all `limits`
     hold."""
@@ -205,7 +205,7 @@ def _count(parts: int, most: int) -> int:
     return 1 if parts == 0 else sum(_count(parts - 1, most // n) for n in sizes(most))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartialTile(Uniform):
     """`count` factors, outermost first, with a product of at most `most`; the last one is at most `max_innermost`, and all
     `limits` hold."""
@@ -322,7 +322,7 @@ def sample_partial_tile(
 # `sample_partitioned_tile`: a perfect tile whose inner factors have a product with a given divisor.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionedTile(Uniform):
     """`parts` factors, outermost first, with product `extent`; `inner_multiple` divides the product of the factors from
     number `partition` on."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome, spread_of
 from tensorc_dsl.tuning.search.assignments import ListedExplorer, Survey
@@ -84,7 +85,7 @@ class _Arm:
         return sum(last) / len(last) if len(last) >= RECENT // 2 else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Tried:
     candidate: Candidate
     seconds: float | None

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.schedule.trace.distribution import Decision, Distribution
 from tensorc_dsl.schedule.trace.trace import Draw, Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome
@@ -48,7 +48,7 @@ def order(decision: Decision) -> Order:
             return (float(decision),), type(decision).__name__
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class List:
     """Sorted decisions. Where they stand for a list `spread` times as long, indices are those of that list."""
 

@@ -11,9 +11,9 @@ import numpy as np
 from tensorc_dsl.backend.memory import aligned_empty
 from tensorc_dsl.backend.protocol import Backend, Code, CompiledKernel, CompileError, Form, LoweredKernel, Registers
 from tensorc_dsl.base.diagnostic import TschedError, problem
+from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.ir.expr import constant
-from tensorc_dsl.ir.node import replace
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import For, Program, Stmt, walk
 from tensorc_dsl.ir.target import Target
