@@ -222,7 +222,7 @@ def forbidden_records() -> Iterator[None]:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     with Database.open(Path("shared.sqlite")), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "look", refuse)
+        patch.setattr(database, "require_database_path", refuse)
         yield
 
 
