@@ -41,12 +41,12 @@ def frozen(
         if plain.__doc__ is None:
             plain.__doc__ = plain.__name__  # a dataclass would write its signature here, which takes long
         own = vars(plain).keys() - ({"__hash__"} if vars(plain).get("__hash__", ...) is None else set[str]())
-        slotted = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(plain)
+        slotted: Any = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(plain)
         _put_stubs(slotted, [name for name in (*_ALWAYS, *(_WITH_EQ if eq else ())) if name not in own])
-        slotted.__setattr__, slotted.__delattr__ = _refuse_to_set, _refuse_to_delete  # type: ignore[method-assign]
+        slotted.__setattr__, slotted.__delattr__ = _refuse_to_set, _refuse_to_delete
         if repr and "__repr__" not in own:
-            slotted.__repr__ = _shown  # type: ignore[method-assign]
-        return slotted
+            slotted.__repr__ = _shown
+        return cast("type[C]", slotted)
 
     return made if cls is None else made(cls)
 

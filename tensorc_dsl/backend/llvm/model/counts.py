@@ -386,16 +386,15 @@ class _Counter:
         tasks: bool = False,
     ) -> None:  # fmt: skip
         """A loop that stays one around the body, with what stands inside of it."""
-        nest = here.nest
-        nest.has_loops = True
+        here.nest.has_loops = True
         # Loops that are written out around it repeat its code.
         copies = here.share * prod(n for _, n in here.unrolled)
-        loops = nest.loops
+        loops = here.nest.loops
         for name, n in here.unrolled:
             around = loops[-1] if loops else -1
             loops = (*loops, self._open(name, 0.0, float(n), around))
         place = self._open(var, begin, count, loops[-1] if loops else -1, tasks=tasks)
-        inner = Nest((*loops, place), nest.rounds * copies * count)
+        inner = Nest((*loops, place), here.nest.rounds * copies * count)
         self.nests.append(inner)
         inside(_Here(inner, var, here if not here.unrolled else None, written=self._written(body)))
 
