@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,9 +17,10 @@ import pytest
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.protocol import WorkerBug
+from tensorc_dsl.tuning.cluster import pool as pool_module
 from tensorc_dsl.tuning.cluster import runner as runner_module
 from tensorc_dsl.tuning.cluster.access import Address
-from tensorc_dsl.tuning.cluster.pool import Pool
+from tensorc_dsl.tuning.cluster.pool import Pool, Seen
 from tensorc_dsl.tuning.cluster.runner import ClusterRunner
 from tensorc_dsl.tuning.cluster.station import Orders, TimeOrder
 from tensorc_dsl.tuning.measure.child import Prepare
@@ -93,6 +97,42 @@ def test_answers_whose_transfer_dask_cancels_are_asked_for_again(monkeypatch: py
         found = measured(runner, some)
     assert len(cancelled) == 2
     assert sorted(o.seconds or 0.0 for o in found) == sorted(map(time_of, some))
+
+
+def test_answers_of_a_worker_that_is_gone_take_no_others_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask waits for the answers of a dead worker for ever. All that were fetched at once were lost with them, and so many
+    failures at once retired workers that had answered."""
+    some, changes = programs(24), list[MachineChange]()
+    monkeypatch.setattr(pool_module, "ANSWER_SECONDS", 0.3)
+    with stubs(Stub(0, builders=8), Stub(1, builders=8), changes=changes) as runner:
+        assert runner.lanes == 2
+        pool, hung = runner._pool, list[int]()
+        client = pool._client
+        gather, dead = client._gather, next(s.address for s in pool.workers() if s.name == "m0")
+
+        async def stuck(futures: Sequence[Any], **kwargs: object) -> object:
+            # All at once, as after a stall: more orders than the failures that retire a worker.
+            lost = [f.key for f in futures if pool_worker[f.key] == dead]
+            if lost and len(hung) < 1:
+                hung.append(len(futures))
+                await asyncio.sleep(3600)
+            return await gather(futures, **kwargs)
+
+        pool_worker: dict[str, str] = {}
+        give = pool.give
+
+        def noted(worker: Seen, order: Orders) -> None:
+            give(worker, order)
+            pool_worker.update((g.future.key, g.worker) for g in pool._given.values())
+
+        monkeypatch.setattr(pool, "give", noted)
+        monkeypatch.setattr(client, "_gather", stuck)
+        answers = runner.measure(some, None)
+        time.sleep(0.5)
+        found = [*answers]
+    assert hung and hung[0] > runner_module.DEATHS
+    assert [o.seconds for o in found if isinstance(o, Outcome)] == [time_of(p) for p in some]
+    assert not [c for c in changes if c.change == "retired"]
 
 
 def test_waiting_in_the_queue_is_no_time_out() -> None:

@@ -65,6 +65,9 @@ PRIVATE = "127.0.0.1:0"
 CONNECT_SECONDS = 10.0
 """How long a scheduler may take to answer."""
 
+ANSWER_SECONDS = 5.0
+"""How long it may take to fetch the answers of a worker that are there."""
+
 AGAIN_SECONDS = 1.0
 """How long a worker waits before it looks for a scheduler again that was lost."""
 
@@ -234,6 +237,24 @@ def _synced(client: Any, what: Callable[..., Any], *args: Any, **kwargs: Any) ->
         raise ConnectionAbortedError("a call of Dask was cancelled") from e
 
 
+async def _gathered(client: Any, groups: Sequence[Sequence[Any]]) -> dict[str, bytes]:
+    """The answers of futures that are done, by their keys. Each group is fetched by itself: an answer may be lost with its
+    worker, for which Dask would wait for ever, and those of other workers would be lost with it.
+
+    Raises OSError if the scheduler is gone.
+    """
+    fetched = (asyncio.wait_for(client._gather([*group], errors="skip"), ANSWER_SECONDS) for group in groups)
+    answers: dict[str, bytes] = {}
+    for group, data in zip(groups, await asyncio.gather(*fetched, return_exceptions=True), strict=True):
+        if isinstance(data, (TimeoutError, asyncio.CancelledError)):
+            continue
+        if isinstance(data, BaseException):
+            raise data
+        if len(data) == len(group):
+            answers |= {future.key: part for future, part in zip(group, data, strict=True) if part is not None}
+    return answers
+
+
 class Pool:
     """The workers of a scheduler, as this process sees them, with the token. A context that ends the connection.
 
@@ -375,19 +396,18 @@ class Pool:
             self.spent += time.perf_counter() - began
 
     def _answers(self, found: Sequence[Given]) -> list[Ended]:
-        good = [one for one in found if one.future.status == "finished"]
-        data: Sequence[bytes | None] = []
-        if good:
-            # An answer may be lost with its worker, and waiting for it would take for ever.
+        by_worker: dict[str, list[Any]] = {}
+        for one in found:
+            if one.future.status == "finished":
+                by_worker.setdefault(one.worker, []).append(one.future)
+        said: dict[str, bytes] = {}
+        if by_worker:
             try:
-                data = _synced(self._client, self._client._gather, [one.future for one in good], errors="skip")
+                said = _synced(self._client, _gathered, self._client, [*by_worker.values()])
             except (TimeoutError, ConnectionAbortedError):
-                data = [None] * len(good)
+                pass
             except OSError as e:
                 raise Lost(reason_of(e)) from e
-            if len(data) != len(good):
-                data = [None] * len(good)
-        said = {one.future.key: part for one, part in zip(good, data, strict=True)}
         return [self._ended(one, said.get(one.future.key)) for one in found]
 
     def _ended(self, one: Given, data: bytes | None) -> Ended:

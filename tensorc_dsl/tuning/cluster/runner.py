@@ -10,6 +10,7 @@ candidates, the first valid one of the search, and times count in those of the m
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from collections import OrderedDict, deque
@@ -144,6 +145,8 @@ class _Machine:
     retired: str = ""
     slow: int = 0
     failures: int = 0
+    """Times in a row at which orders came back without answers; those that it had at once fail together."""
+    failed_at: float = -math.inf
     swings: deque[bool] = field(default_factory=lambda: deque[bool](maxlen=WINDOW))
 
 
@@ -605,8 +608,9 @@ class ClusterRunner:
         match ended.answer:
             case None:
                 self._return(key, died=False)
-                if machine is not None and not machine.retired:
-                    machine.failures += 1
+                now = time.monotonic()
+                if machine is not None and not machine.retired and now - machine.failed_at >= LOOK_SECONDS:
+                    machine.failures, machine.failed_at = machine.failures + 1, now
                     if machine.failures >= DEATHS:
                         self._retire(machine, ended.why)
                 return
