@@ -1,9 +1,8 @@
 """The cases of corpora that one run takes: another part of each with each state of the package, and what a change touches.
 
-A corpus is one test of many cases, such as the schedules after other projects' tests, or the marked tests without parameters
-of one file, or all whose mark has a name, such as "endings of searches": each case looks for the same classes of defects in
-another input. One part of its cases is run, at least one of each corpus; `pytest --all` runs all of them, as the nightly
-workflow and the campaigns do.
+A corpus is the marked tests of one file, such as the schedules after other projects' tests, or all whose mark has a name,
+such as "endings of searches": each case looks for the same classes of defects in another input. One part of its cases is run,
+at least one of each corpus; `pytest --all` runs all of them, as the nightly workflow and the campaigns do.
 """
 
 from __future__ import annotations
@@ -24,7 +23,13 @@ ROOT = Path(__file__).resolve().parent.parent
 SHARE = 8
 """One case of so many is run."""
 
-NAMED = ("tensorc_dsl/schedule/primitives/", "tensorc_dsl/schedule/queries/", "stdlib/", "tests/foreign/schedules/")
+NAMED = (
+    "tensorc_dsl/schedule/primitives/",
+    "tensorc_dsl/schedule/queries/",
+    "stdlib/",
+    "tests/foreign/schedules/",
+    "tests/primitives/",
+)
 """Folders whose files have the names that cases use: of steps, modules, computes and pages."""
 
 MANY = 12
@@ -90,11 +95,9 @@ def _file(item: pytest.Item) -> str:
 
 
 def _corpus(item: pytest.Item) -> str:
-    """What has the other cases of its corpus: what its mark names, the test, or its file where the test has no parameters."""
+    """What has the other cases of its corpus: what its mark names, or its file."""
     mark = item.get_closest_marker("corpus")
-    if mark is not None and mark.args:
-        return str(mark.args[0])
-    return item.nodeid.partition("[" if hasattr(item, "callspec") else "::")[0]
+    return str(mark.args[0]) if mark is not None and mark.args else _file(item)
 
 
 def part(names: Iterable[str], state: int) -> set[str]:

@@ -15,10 +15,9 @@ NOTHING = Touched(frozenset(), None)
 
 
 def item(name: str, *, marked: bool = True, of: str = "") -> Any:
-    """A test of that name, which has parameters where the name has brackets; its mark may name a corpus."""
-    more = {"callspec": name} if "[" in name else {}
+    """A test of that name; its mark may name a corpus."""
     mark = pytest.mark.corpus(*filter(None, [of])).mark if marked else None
-    return SimpleNamespace(nodeid=name, get_closest_marker=lambda _: mark, **more)
+    return SimpleNamespace(nodeid=name, get_closest_marker=lambda _: mark)
 
 
 def chosen(monkeypatch: pytest.MonkeyPatch, items: list[Any], state: int, touched: Touched = NOTHING) -> list[str]:
@@ -41,8 +40,8 @@ def test_a_part_has_values_of_each_parameter() -> None:
 
 
 def test_tests_that_are_no_cases_are_run_and_the_order_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = [item(f"t[{n}]") for n in range(40)]
-    others = [item("one"), *(item(f"o[{n}]", marked=False) for n in range(9))]
+    cases = [item(f"tests/a.py::t[{n}]") for n in range(40)]
+    others = [item("tests/b.py::one"), *(item(f"tests/b.py::o[{n}]", marked=False) for n in range(9))]
     found = chosen(monkeypatch, [*cases, *others], 3)
     assert found[-10:] == [i.nodeid for i in others] and len(found) == 10 + 40 // SHARE
     assert found == sorted(found, key=[i.nodeid for i in (*cases, *others)].index)
@@ -59,17 +58,18 @@ def test_what_a_change_touches_is_run_in_each(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_change_touches_its_tests_and_what_has_its_names() -> None:
-    touched = touched_by(["tests/a.py", "docs/a.md", "stdlib/ops/gemm.tsched", "tensorc_dsl/base/source.py"])
+    pages = ["docs/a.md", "tests/primitives/split.md"]
+    touched = touched_by(["tests/a.py", *pages, "stdlib/ops/gemm.tsched", "tensorc_dsl/base/source.py"])
     assert touched.files == {"tests/a.py"} and touched.modules == {"tensorc_dsl.base.source"}
-    assert touched.names is not None and touched.names.pattern == r"\b(docs/a\.md|gemm)\b"
+    assert touched.names is not None and touched.names.pattern == r"\b(docs/a\.md|gemm|split)\b"
     folders = ("tests", "stdlib", "tensorc_dsl/ir", "docs")
     assert (
         touched_by([f"{folder}/{n}{end}" for folder in folders for n in range(40) for end in (".py", ".md")]) == NOTHING
     )
 
 
-def test_tests_of_a_file_without_parameters_are_one_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = [item(f"tests/{file}.py::t{n}") for file in "ab" for n in range(SHARE)]
+def test_the_marked_tests_of_a_file_are_one_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = [item(f"tests/{file}.py::{t}") for file in "ab" for t in ("s", "t[0]", "t[1]", "t[2]", *"uvwx")]
     once = [chosen(monkeypatch, cases, state) for state in range(SHARE)]
     assert {len({name[:10] for name in names}) for names in once} == {2}
     assert sorted(name for names in once for name in names) == sorted(i.nodeid for i in cases)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Callable
 from contextlib import suppress
 
 from tensorc_dsl.faces.report.entries import code, table
@@ -11,21 +11,26 @@ from tensorc_dsl.schedule.primitives import PRIMITIVES
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tests.primitives.cases import Case, all_cases, before_program, run
 
+Row = tuple[str, str, str]
+"""A primitive, how many of its cases keep the bits, and the first one that does not."""
 
-def kept_bits() -> str:
-    """How many of the cases of each primitive keep the bits; and of those that do not, the first one."""
-    found: defaultdict[str, list[tuple[Case, str | None]]] = defaultdict(list)
+
+def row(name: str) -> Row | None:
+    """The row of a primitive; None where all of its cases keep the bits."""
+    found: list[tuple[Case, str | None]] = []
     for case in all_cases():
-        if case.kind == "tsched":
+        if case.page.stem == name and case.kind == "tsched":
             with suppress(ScheduleRefusal):  # of a new case, whose refusal is not on its page yet
                 after = in_order(run(case))
-                found[case.page.stem].append((case, changed_order(in_order(before_program(case)), after)))
-    always = [name for name in sorted(PRIMITIVES) if all(why is None for _, why in found[name])]
-    rows: list[tuple[str, ...]] = []
-    for name in sorted(PRIMITIVES):
-        kept, other = ([case for case, why in found[name] if (why is None) is wanted] for wanted in (True, False))
-        if other:
-            rows.append((code(name), f"{len(kept)} of {len(found[name])}", other[0].title))
-    kept_always = ", ".join(map(code, always))
+                found.append((case, changed_order(in_order(before_program(case)), after)))
+    kept, other = ([case for case, why in found if (why is None) is wanted] for wanted in (True, False))
+    return (code(name), f"{len(kept)} of {len(found)}", other[0].title) if other else None
+
+
+def kept_bits(row_of: Callable[[str], Row | None] = row) -> str:
+    """How many of the cases of each primitive keep the bits; and of those that do not, the first one."""
+    found = {name: row_of(name) for name in sorted(PRIMITIVES)}
+    kept_always = ", ".join(code(name) for name, of in found.items() if of is None)
     head = ["step", "cases that keep the bits", "a case that is not proved to"]
+    rows = [of for of in found.values() if of is not None]
     return f"In all of their cases these keep the bits: {kept_always}.\n\n{table(head, rows)}"

@@ -25,6 +25,7 @@ def pages(searching: bool) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("path", found, ids=lambda p: p.relative_to(ROOT).as_posix())
 
 
+@pytest.mark.corpus
 @pages(searching=False)
 def test_page(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accept: bool) -> None:
     monkeypatch.chdir(tmp_path)
