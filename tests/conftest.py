@@ -36,7 +36,7 @@ from tensorc_dsl.tuning.machine import baseline, roof
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.records.shipped import Shipped, ShippedFile
-from tensorc_dsl.tuning.search import plausible
+from tensorc_dsl.tuning.search import plausible, source
 from tensorc_dsl.tuning.search.strategies import bayes
 from tensorc_dsl.tuning.search.team import Team
 from tests.corpus import ROOT, sampled
@@ -122,8 +122,8 @@ def searches_start_few_processes() -> Iterator[None]:
     find the same without them. `tests/measure/test_local.py` has several builders, `tests/search/test_team.py` teams,
     `tests/report/test_numpy.py` a child for each time; commands in processes of their own have all of these.
 
-    Before its first trial a search expands 48 schedules, among which it chooses, for two seconds: here it expands 16, but in
-    `tests/search`, which has what it chooses.
+    Before its first trial a search expands 48 schedules, among which it chooses, for two seconds: here it expands six. A
+    model expands a dozen for each task that takes much of a run: here two. `tests/search` has all, and what they choose.
     """
     known: dict[str, baseline.Fastest | None] = {}
 
@@ -137,8 +137,11 @@ def searches_start_few_processes() -> Iterator[None]:
         m.setattr(searching, "LocalRunner", partial(LocalRunner, builders=1))
         m.setattr(searching, "Team", partial(Team, 0))
         m.setattr(baseline, "numpy_seconds", once)
-        m.setattr(bayes, "FIRST", 8)
+        m.setattr(bayes, "FIRST", 4)
+        m.setattr(bayes, "FORESEEN", 2)
         m.setattr(bayes, "ROUNDS", 1)
+        m.setattr(source, "SOON", 2)
+        m.setattr(source, "NEARBY", 0)
         for module in (searching, kernel):
             m.setattr(module, "shipped", lambda columns: Shipped(ShippedFile(columns, [])))
         yield

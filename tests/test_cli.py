@@ -223,11 +223,11 @@ def test_show_does_not_ignore_what_decides_a_schedule(folder: Path, stage: str, 
     assert f"`--stage {stage}` shows what is before it: use `--stage ir --scheduled`" in result.stderr
 
 
-def test_tune_says_what_it_found_as_one_object(folder: Path) -> None:
-    status, out, err = finish(
-        start(folder, "tune", "small.tsched", "small", "--trials", "4", "--seed", "3", "--threads", "1", "--json")
-    )
-    assert status == 0, err
+def test_tune_says_what_it_found_as_one_object(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+    result = call("tune", "small.tsched", "small", "--trials", "4", "--seed", "3", "--threads", "1", "--json")
+    out, err = result.stdout, result.stderr
+    assert result.exit_code == 0, err
     said = json.loads(out)
     assert out.count("\n") == 1
     wanted = "task trials statuses best_seconds gflops peak_gflops elapsed_seconds seed best_file"

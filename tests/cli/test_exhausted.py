@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tensorc_dsl.faces.cli.failures import exhausted
+from tests.started import ALONE
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ task small = matmul(M=16, N=16, K=16)
 def test_a_search_with_too_few_open_files(tmp_path: Path) -> None:
     (tmp_path / "a.tsched").write_text(TASK)
     limited = (
-        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12));"
+        f"{ALONE}import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))\n"
         "from tensorc_dsl.faces.cli.main import main; main()"
     )
     command = [sys.executable, "-c", limited, "tune", "a.tsched", "--trials", "1", "--records", "r.sqlite"]
