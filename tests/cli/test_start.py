@@ -70,5 +70,6 @@ def test_what_fits_no_model_loads_no_part_of_scipy(tmp_path: Path) -> None:
     assert not {"scipy.linalg", "scipy.optimize", "scipy.special"} & modules
 
 
+@pytest.mark.corpus
 def test_the_long_file_of_the_benchmark_is_right(tmp_path: Path) -> None:
     assert load_source(Source("long", long_text(1000))).diagnostics == ()

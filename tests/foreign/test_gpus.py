@@ -111,6 +111,7 @@ FINDINGS = ("embedding_bag", "decayed_back")
 """Computes whose schedules are judged in tests, too."""
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("file", "name"), [(f, n) for f, n in CASES if CAMPAIGN or n in FINDINGS], ids=lambda text: text
 )

@@ -141,6 +141,7 @@ def test_a_case_has_the_instructions_that_it_is_named_after(name: str) -> None:
         assert found(task_of(case.text, OF_INSTRUCTIONS, case.space), case) is not None
 
 
+@pytest.mark.corpus
 def test_a_case_without_its_instructions_is_not_found() -> None:
     case = CASES["look-back"]
     missing = replace(case, has=(*case.has, "no such instruction"))

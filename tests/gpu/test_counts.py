@@ -142,6 +142,7 @@ def tuned(folder: Path, *more: str) -> Result:
     return CliRunner().invoke(main, [*command, "--strategy", "random", "--records", str(folder / "r.sqlite"), *more])
 
 
+@pytest.mark.corpus
 def test_a_search_by_a_model_is_kept_apart_from_times(tmp_path: Path) -> None:
     t = task(tmp_path, "matmul(M=32, N=32, K=8)")
     said = tuned(tmp_path)
@@ -164,6 +165,7 @@ def test_a_search_by_a_model_is_kept_apart_from_times(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.sqlite")) and len((tmp_path / "emulated.jsonl").read_bytes().splitlines()) == 3
 
 
+@pytest.mark.corpus
 def test_every_strategy_makes_cycles_small(tmp_path: Path) -> None:
     """The model that `bayes` begins with is the one that judges, so its first trial is as fast as the best of a few draws."""
     task(tmp_path, "matmul(M=32, N=32, K=8)")
@@ -243,6 +245,7 @@ def test_what_was_counted_is_not_emulated_again(
     assert "it begins anew" in other.stderr
 
 
+@pytest.mark.corpus
 def test_the_best_of_a_resumed_search_is_not_lost(tmp_path: Path) -> None:
     """A search with fewer trials than it had takes the best recorded ones, too, as one that times does."""
     task(tmp_path, "matmul(M=32, N=32, K=8)")
@@ -251,6 +254,7 @@ def test_the_best_of_a_resumed_search_is_not_lost(tmp_path: Path) -> None:
     assert again["best_cycles"] == first["best_cycles"]
 
 
+@pytest.mark.corpus
 def test_a_signal_leaves_what_was_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emulate: Emulate) -> None:
     task(tmp_path, "matmul(M=32, N=32, K=8)")
     done = list[object]()
@@ -285,6 +289,7 @@ def test_wrong_candidates_are_named_and_others_go_on(
     assert json.loads(tuned(tmp_path, "--resume", "--json").stdout)["wrong"] == [2]
 
 
+@pytest.mark.corpus
 def test_a_schedule_without_a_kernel_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task(tmp_path, "matmul(M=32, N=32, K=8)")
 

@@ -187,6 +187,7 @@ schedule warps for f {
 """
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("schedule", ["threads", "both", "plane", "warps"])
 @pytest.mark.parametrize(("m", "n"), [(0, 0), (0, 5), (3, 0), (3, 5)])
 def test_a_loop_without_iterations_may_be_bound(schedule: str, m: int, n: int) -> None:

@@ -77,6 +77,7 @@ def test_a_kernel_by_hand_is_right() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.corpus
 def test_each_barrier_is_needed() -> None:
     program, device = found()
     inputs, _ = whole_numbers(program)
@@ -89,6 +90,7 @@ SAID = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", SAID)
 def test_what_is_missing_around_products_is_found(case: str) -> None:
     """Without a wait the second step stores the factor that the first product still reads."""

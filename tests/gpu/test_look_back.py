@@ -67,6 +67,7 @@ def run(p: DeviceProgram, words: str) -> tuple[str, bool]:
     return next((x for x in faults if x), ""), right
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("words", STEPS_OF)
 def test_blocks_pass_a_sum_on(words: str) -> None:
     assert run(by_hand(words), words) == ("", True)
@@ -160,6 +161,7 @@ SEEDED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], dict[str, str]]] =
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("case", "words"), [(c, w) for c, (_, said) in SEEDED.items() for w in said])
 def test_what_is_wrong_with_the_protocol_is_found(case: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seed, said = SEEDED[case]
@@ -200,6 +202,7 @@ KERNELS: dict[str, tuple[Callable[[DeviceProgram], DeviceProgram], str]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", KERNELS)
 def test_what_is_wrong_with_a_kernel_is_found(case: str) -> None:
     change, said = KERNELS[case]
@@ -219,6 +222,7 @@ def test_words_are_0_at_each_launch() -> None:
     assert order[0][1:] == (0, 8 * (1 + N // 4))
 
 
+@pytest.mark.corpus
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_the_loader_in_c_clears_words(tmp_path: Path) -> None:
     t = loads(f"{STEPS}\nuse std.gpu.targets.{{sm_80}}\ntask t = sums(N=8..{N}, T=i32) with by_hand", target="sm_80")[
@@ -230,6 +234,7 @@ def test_the_loader_in_c_clears_words(tmp_path: Path) -> None:
     assert words[1].startswith("launch t_0 16 1 1 4")
 
 
+@pytest.mark.corpus
 def test_memory_is_read_and_written_once() -> None:
     t = task("rows(M=2, N=2039, T=f32)")
     draws = {"together": True, "each": 8, "width": 64, "staged": True, "passed": True}
@@ -239,6 +244,7 @@ def test_memory_is_read_and_written_once() -> None:
     assert sectors < 1.2 * 2 * (2 * 2039 * 4 / 32)
 
 
+@pytest.mark.corpus
 @pytest.mark.skipif(tool("ptxas") is None, reason="there is no ptxas")
 @pytest.mark.parametrize("cpu", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("words", STEPS_OF)
@@ -286,6 +292,7 @@ TWO = """program sums(X: i32[12], Y: i32[12]) {
 }"""
 
 
+@pytest.mark.corpus
 def test_a_scan_reads_what_another_one_passes_on() -> None:
     program = parse_program(Source("two", TWO))
     inputs = {"X": np.arange(1, 13, dtype=np.int32)}

@@ -32,6 +32,7 @@ def task(text: str) -> Task:
     return td.loads(f"{HEAD}\ntask t = {text} with hopper\n", target="sm_90a")["t"]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("t", ["f16", "bf16"])
 @pytest.mark.parametrize("seed", range(3))
 def test_warps_store_matrices_without_bank_conflicts(t: str, seed: int) -> None:
@@ -47,6 +48,7 @@ def test_warps_store_matrices_without_bank_conflicts(t: str, seed: int) -> None:
     assert proof_fault(own.program, trace.program) == ""
 
 
+@pytest.mark.corpus
 def test_results_of_32_bits_are_stored_by_lanes() -> None:
     own = task("wide(M=128, N=128, K=64)")
     trace = whole(own.drawn_from(condition(own.model, DRAWS)).sample(0))

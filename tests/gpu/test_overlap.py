@@ -45,6 +45,7 @@ def run(found: DeviceProgram, program: Program) -> tuple[str, bool]:
     return fault, all(np.array_equal(x["C"], a @ b.T) for x in outputs)
 
 
+@pytest.mark.corpus
 def test_products_are_under_way_where_loads_start_behind_them(tmp_path: Path) -> None:
     program, found = product("tma", True)
     lines = [x.strip() for x in format_device(found).splitlines()]
@@ -73,6 +74,7 @@ def test_products_are_under_way_where_loads_start_behind_them(tmp_path: Path) ->
         assert re.findall(r"DEPBAR\.LE gsb0, (0x\d)", sass_of(code, "sm_90a")) == ["0x1", "0x0"]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("by", "late"), [("tma", False), ("threads", True)])
 def test_they_are_waited_for_at_once_where_what_they_read_may_be_overwritten(by: str, late: bool) -> None:
     """Loads that start first fill what the round before has read, and behind copies of threads no barrier stands."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import tensorc_dsl as td
 from bench.module_sizes import code_lines, equal_lines, modules_of
@@ -35,6 +36,7 @@ def test_on_a_newer_gpu_about_half_of_its_lines_stay() -> None:
     assert [code_lines(x[x.index("module") :]) for x in (one, other)] == [40, 36]
 
 
+@pytest.mark.corpus
 def test_a_draw_for_a_newer_gpu_is_exact_on_small_integers(tmp_path: Path) -> None:
     file = tmp_path / "odd.tsched"
     text = NEWER.read_text(encoding="utf-8")
@@ -42,6 +44,7 @@ def test_a_draw_for_a_newer_gpu_is_exact_on_small_integers(tmp_path: Path) -> No
     check_a_draw(td.load(file)["odd"], 0, "sm_90a", ("wgmma.mma_async",))
 
 
+@pytest.mark.corpus
 def test_each_draw_is_a_kernel_that_is_exact_on_small_integers(tmp_path: Path) -> None:
     file = tmp_path / "odd.tsched"
     text = EXAMPLE.read_text(encoding="utf-8")

@@ -166,6 +166,7 @@ def test_tiles_of_a_product_are_taken_in_turn(by: str, beside: bool, tmp_path: P
         assert "C75" not in said
 
 
+@pytest.mark.corpus
 def test_the_producer_begins_the_next_tile_while_the_last_one_is_stored() -> None:
     """No barrier is in the turns, and stores of a tile are in the other role alone."""
     _, found = product("tma", True)

@@ -69,6 +69,7 @@ def other_version(s: Device) -> Device:
     return replace(s, body=tuple(map(stmt, s.body))) if isinstance(s, Phase) else s
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("change", [late, no_wait, no_commit, other_version])
 @pytest.mark.parametrize("stage", ["0, 1", "0, 2"])
 def test_a_wait_for_too_few_and_a_wrong_version_are_found(
@@ -82,12 +83,14 @@ def test_a_wait_for_too_few_and_a_wrong_version_are_found(
     )
 
 
+@pytest.mark.corpus
 def test_each_barrier_of_a_pipeline_is_needed() -> None:
     p = product("0, 0, 2")
     kernels = lower_device(p)
     assert check_each_is_needed(kernels, p) == 1
 
 
+@pytest.mark.corpus
 def test_too_few_versions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def fewer(loop: For, buffer: Buffer) -> int:
         return versions(loop, buffer) - 1
@@ -100,6 +103,7 @@ def test_too_few_versions_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 PADDED = "A[vi, vj - 4] if vj >= 4 else 0.0"
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("less", "none"), [(4, 0), (0, 4)])
 def test_a_copy_of_padding_that_reads_an_element_too_few_or_too_many_is_found(
     less: int, none: int, monkeypatch: pytest.MonkeyPatch
@@ -119,6 +123,7 @@ def test_a_copy_of_padding_that_reads_an_element_too_few_or_too_many_is_found(
     assert fault != "" or not any(np.array_equal(x["C"], expected) for x in found)
 
 
+@pytest.mark.corpus
 def test_a_condition_of_padding_that_holds_too_often_is_found() -> None:
     p = pipe("0, 2", value=PADDED)
 
@@ -134,12 +139,14 @@ def test_a_condition_of_padding_that_holds_too_often_is_found() -> None:
     assert "outside of `A`" in fault or "out of bounds" in fault
 
 
+@pytest.mark.corpus
 def test_a_copy_to_an_address_that_is_not_aligned_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(async_copies, "is_multiple", lambda *_: True)
     p = parse_program(Source("p.tsched", COLUMNS.replace("KIND", "f32").replace("COLUMNS", "35").replace("LANES", "4")))
     assert "whose address is not a multiple of 16" in emulated(lower_device(p), p, make_inputs(p, 0))[0]
 
 
+@pytest.mark.corpus
 def test_a_vector_at_an_address_that_is_not_aligned_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Expressions, "is_multiple", lambda *_: True)
     text = COLUMNS.replace("KIND", "f32").replace("COLUMNS", "35").replace("LANES", "4")

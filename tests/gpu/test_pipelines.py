@@ -105,6 +105,7 @@ def test_copies_run_ahead_with_one_barrier_a_round(ahead: int, order: str, count
     assert any(isinstance(s, CommitGroup) for s in body.body)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("ahead", [1, 2])
 def test_a_pipeline_without_asynchronous_stages_has_versions_too(ahead: int) -> None:
     kernels = check(pipe(f"0, {ahead}", asynchronous=False))
@@ -363,6 +364,7 @@ def test_drawn_pipelines_of_odd_sizes(text: str, tmp_path: Path) -> None:
     raise AssertionError("no copies run ahead")
 
 
+@pytest.mark.corpus
 def test_half_precision_is_copied_in_pairs_and_more(tmp_path: Path) -> None:
     """The rules of `std.gpu` draw vectors of at least 4 bytes. Only a tile of one column has no neighbours to copy."""
     t, started = task(tmp_path, "half_matmul(M=64, N=64, K=64)"), 0
@@ -373,6 +375,7 @@ def test_half_precision_is_copied_in_pairs_and_more(tmp_path: Path) -> None:
     assert started
 
 
+@pytest.mark.corpus
 def test_operands_of_tensor_cores_are_under_way(tmp_path: Path) -> None:
     t, ahead = task(tmp_path, "half_matmul(M=32, N=32, K=32)", "tensor_core"), 0
     for trace in traces(t, 4):

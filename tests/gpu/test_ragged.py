@@ -67,6 +67,7 @@ schedule by_threads for rows {
 """
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(
     ("task", "meet"), [("triangular(M=24, N=8) with tiled", True), ("rows(M=19, P=40) with by_threads", False)]
 )
@@ -95,6 +96,7 @@ def test_each_loop_has_bounds_and_is_right(task: str, meet: bool, tmp_path: Path
         np.testing.assert_array_equal(out[name], want)
 
 
+@pytest.mark.corpus
 def test_bounds_are_loaded_from_where_a_swizzle_puts_them(tmp_path: Path) -> None:
     (tmp_path / "t.tsched").write_text(
         f"{target_of_few('one', 1, 256)}{TEXT}task t = columns(M=16, P=200) with copied\n"

@@ -89,6 +89,7 @@ FAULTS: dict[str, tuple[Callable[[Device], Device | None], str]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", FAULTS)
 def test_what_is_wrong_between_roles_is_found(case: str) -> None:
     change, said = FAULTS[case]
@@ -126,6 +127,7 @@ BESIDE: dict[str, tuple[Callable[[Device], Device | None], str]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", BESIDE)
 def test_what_is_released_while_products_read_it_is_found(case: str) -> None:
     change, said = BESIDE[case]
@@ -134,6 +136,7 @@ def test_what_is_released_while_products_read_it_is_found(case: str) -> None:
     assert re.search(said, fault), fault
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("turned", [True, False])
 def test_a_wrong_parity_of_room_is_found(turned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one, which waits for a release before the first round, and always the one of the first round."""

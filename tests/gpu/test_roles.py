@@ -52,6 +52,7 @@ def test_what_stands_around_roles_is_placed() -> None:
     ]
 
 
+@pytest.mark.corpus
 def test_products_are_under_way_while_the_last_slot_is_released(tmp_path: Path) -> None:
     """Two warpgroups take registers from the producer. The products of a round read its slot until the next round
     has waited for them, so it is released there."""
@@ -187,6 +188,7 @@ NOTES: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", NOTES)
 def test_a_pipeline_without_roles_says_why_and_is_right(case: str) -> None:
     changes, why = NOTES[case]

@@ -119,12 +119,14 @@ def test_a_row_is_one_kernel(case: str, tmp_path: Path) -> None:
         check(t, trace)
 
 
+@pytest.mark.corpus
 def test_apart_it_is_several(tmp_path: Path) -> None:
     t = row_task(tmp_path, ROWS["softmax"])
     trace = t.drawn_from(condition(t.model, {"one_kernel": False})).sample(0)
     assert len(lower_device(trace.program).kernels) >= 3
 
 
+@pytest.mark.corpus
 def test_each_barrier_between_the_stages_of_a_row_is_needed(tmp_path: Path) -> None:
     t = row_task(tmp_path, "turned(M=2, N=45)")
     decisions: dict[str, Decision] = {"one_kernel": True, "inline": False, "width": 64, "combine": "by_shuffles"}
@@ -132,6 +134,7 @@ def test_each_barrier_between_the_stages_of_a_row_is_needed(tmp_path: Path) -> N
     assert check_each_is_needed(kernels, t.program, random_inputs(t.program)) >= 3
 
 
+@pytest.mark.corpus
 def test_what_is_no_row_is_not_computed_again(tmp_path: Path) -> None:
     """The greatest of each column would be computed for each row."""
     t = row_task(tmp_path, "of_columns(M=5, N=7)")
@@ -157,6 +160,7 @@ def test_a_chain_of_products_is_one_kernel(case: str, tmp_path: Path) -> None:
         check(t, trace)
 
 
+@pytest.mark.corpus
 def test_a_chain_whose_rows_do_not_fit_is_several_kernels(tmp_path: Path) -> None:
     t = row_task(tmp_path, "attention(B=1, H=1, M=8, N=65536, D=8, E=8)")
     assert not any(d.name == "chain" for d in whole(t.sample(0)).draws)

@@ -79,6 +79,7 @@ def test_threads_reduce_all_values_together(name: str, case: str, tmp_path: Path
         assert len(kernels_of(t, trace).kernels) == 1
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("n", [1, 2, 31, 67])
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes_that_fill_no_warp(name: str, n: int, tmp_path: Path) -> None:
@@ -86,6 +87,7 @@ def test_sizes_that_fill_no_warp(name: str, n: int, tmp_path: Path) -> None:
     check(t, whole(t.sample(n)), name, n)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", DRAWN)
 def test_lanes_without_a_number(case: str, tmp_path: Path) -> None:
     """Most lanes of a warp have infinities alone, the identity of a maximum."""
@@ -103,6 +105,7 @@ def test_lanes_without_a_number(case: str, tmp_path: Path) -> None:
                 np.testing.assert_array_equal(array, wanted[out])
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("by", ["two_kernels", "ranges"])
 def test_partial_results_of_blocks_are_combined(by: str, tmp_path: Path) -> None:
     """Split-K and stream-K of a reducer of several values."""
@@ -110,6 +113,7 @@ def test_partial_results_of_blocks_are_combined(by: str, tmp_path: Path) -> None
     check(t, t.sample(0), "positions", 37)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", NAMES)
 def test_a_drawn_schedule_is_read_back(name: str, tmp_path: Path) -> None:
     """Values that no name of a block stands for are named as what it writes."""

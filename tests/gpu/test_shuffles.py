@@ -108,6 +108,7 @@ def test_integers_are_exact_at_any_size(n: int) -> None:
     assert (found.fault, found.max_error) == ("", 0.0)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("width", [32, 256])
 def test_no_rows_have_no_shuffles(width: int) -> None:
     """What never runs reads no lane: a store of nothing was missed."""

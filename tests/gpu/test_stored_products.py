@@ -153,6 +153,7 @@ def test_results_are_staged_without_bank_conflicts(case: str) -> None:
     assert all(x.moves == x.least for x in mine), mine
 
 
+@pytest.mark.corpus
 def test_a_tile_is_stored_while_the_next_one_is_loaded_and_multiplied() -> None:
     """The consumer waits for the store of the tile before only where it writes the next one."""
     _, found = stored("f16, roles and turns")[0]
@@ -164,6 +165,7 @@ def test_a_tile_is_stored_while_the_next_one_is_loaded_and_multiplied() -> None:
     assert isinstance(consumer.body[-1], WaitTmaStores)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", ["f16, turns", "f16, roles and turns"])
 def test_what_is_missing_between_tiles_is_found(case: str) -> None:
     program, found = stored(case)[0]
@@ -201,6 +203,7 @@ def test_where_tma_stores_do_not_fit_nothing_is_drawn(text: str, tmp_path: Path)
         assert not stores_by_tma(found), program.name
 
 
+@pytest.mark.corpus
 def test_what_shared_memory_has_no_room_for_is_stored_from_registers(tmp_path: Path) -> None:
     """256 x 192 results of f32 are 192 KB; with one step of both factors they are more than a block has."""
     t = task(tmp_path, "half_matmul(M=256, N=192, K=64)")

@@ -119,6 +119,7 @@ def test_teams_are_exact(case: str, tmp_path: Path) -> None:
         assert len([1 for a, b in machine.loops if any(op.products for op in machine.ops[a : b + 1])]) >= 2
 
 
+@pytest.mark.corpus
 def test_what_stands_in_teams_is_placed() -> None:
     """Each team has bytes of its own, waits for its turn, and hands on before it waits for its last products."""
     _, kernels = found("one more for the first")
@@ -159,6 +160,7 @@ def test_what_stands_in_teams_is_placed() -> None:
     ]
 
 
+@pytest.mark.corpus
 def test_each_team_has_its_own_results_in_shared_memory() -> None:
     _, kernels = found("results by TMA")
     (k,) = kernels.kernels
@@ -174,6 +176,7 @@ def test_each_team_has_its_own_results_in_shared_memory() -> None:
     assert "barrier.cta.sync.aligned 2, 128;" in view and "const auto own_ = thread_ - 128;" in view
 
 
+@pytest.mark.corpus
 def test_the_model_counts_teams_side_by_side() -> None:
     """All products are there, each team waits for half of them, and one team for all."""
     _, kernels = found("as many tiles for both")
@@ -213,6 +216,7 @@ FAULTS: dict[str, tuple[Callable[[Device], Device | None], str]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", FAULTS)
 def test_what_is_wrong_between_teams_is_found(case: str) -> None:
     change, said = FAULTS[case]
@@ -221,6 +225,7 @@ def test_what_is_wrong_between_teams_is_found(case: str) -> None:
     assert re.search(said, fault), fault
 
 
+@pytest.mark.corpus
 def test_results_that_teams_share_are_found() -> None:
     """The second team stages its results where the first one does: no barrier orders them."""
     program, kernels = found("results by TMA")
@@ -232,6 +237,7 @@ def test_results_that_teams_share_are_found() -> None:
     assert re.search(rf"{RACE}|in flight that reads", fault), fault
 
 
+@pytest.mark.corpus
 def test_each_barrier_of_a_team_is_needed() -> None:
     program, kernels = found("results by TMA")
     (k,) = kernels.kernels
@@ -241,6 +247,7 @@ def test_each_barrier_of_a_team_is_needed() -> None:
         assert fault, number
 
 
+@pytest.mark.corpus
 def test_a_block_without_a_second_turn_has_one_team(tmp_path: Path) -> None:
     """Two tiles for two multiprocessors: there is no loop, and no team."""
     program, _ = found("one more for the first")

@@ -112,6 +112,7 @@ def test_sums_have_the_layout_of_a_left_operand(name: str) -> None:
     assert [(k, substitute(e, renamed)) for k, e in left.places] == list(sums.places)
 
 
+@pytest.mark.corpus
 def test_columns_that_are_summed_behind_the_chain_are_stored(tmp_path: Path) -> None:
     t = chain_task(tmp_path, "half_totals(M=32, N=16, K=16, L=16)")
     inputs, (a, b, c) = whole_numbers(t.program)

@@ -53,6 +53,7 @@ def test_kernels_are_exact_on_small_integers(case: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(out[name], reference(*wide))
 
 
+@pytest.mark.corpus
 @pytest.mark.skipif(tool("ptxas") is None, reason="there is no ptxas")
 def test_ptxas_takes_the_code_and_keeps_it_in_registers(tmp_path: Path) -> None:
     t = task(tmp_path, "half_matmul(M=128, N=128, K=64)", "tensor_core")
@@ -61,6 +62,7 @@ def test_ptxas_takes_the_code_and_keeps_it_in_registers(tmp_path: Path) -> None:
         assert set(re.findall(r"(\d+) bytes (?:stack frame|spill stores|spill loads)", said)) == {"0"}
 
 
+@pytest.mark.corpus
 def test_steps_between_barriers_follow_each_other_without_a_branch(tmp_path: Path) -> None:
     """So ptxas loads the fragments of a step while it multiplies those of the one before."""
     t = task(tmp_path, "half_matmul(M=64, N=64, K=128)", "tensor_core")
@@ -76,6 +78,7 @@ READS = re.compile(r"^ *(?:/\*[0-9a-f]+\*/)? *(?!@!PT )(?:@\S+ )?LDS\b.*", re.MU
 """Loads of shared memory that are no LDSM. ptxas makes `@!PT LDS RZ`, which never loads, to fill a slot."""
 
 
+@pytest.mark.corpus
 @pytest.mark.skipif(tool("ptxas") is None or tool("nvdisasm") is None, reason="there is no nvdisasm")
 def test_machine_code_has_the_instructions(tmp_path: Path) -> None:
     t = task(tmp_path, "half_matmul(M=64, N=64, K=64)", "tensor_core")

@@ -64,6 +64,7 @@ def test_kernels_are_exact_in_each_type(case: str, tmp_path: Path) -> None:
         assert [x for x in fills if x.moves != x.least] == []
 
 
+@pytest.mark.corpus
 def test_products_of_tf32_round_their_operands_and_are_asked_for(tmp_path: Path) -> None:
     """Values with more bits than tensor cores take: the result is that of rounded operands, in sums of one term exactly."""
     t = task(tmp_path, "rounded_product(M=16, N=8, K=1)", "tensor_core")

@@ -293,6 +293,7 @@ def encode_wrongly(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "encoding_of", wrong)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", MAPS)
 def test_a_wrong_map_is_found(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a fault, or by the result."""

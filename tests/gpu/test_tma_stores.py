@@ -71,6 +71,7 @@ def test_what_is_outside_of_an_array_is_not_stored(rows: int, width: int) -> Non
     assert "if" not in format_device(found).split("TMA stores")[1]
 
 
+@pytest.mark.corpus
 def test_open_sizes_are_those_of_the_call() -> None:
     changes = (
         (
@@ -107,6 +108,7 @@ def test_what_stands_around_tma_stores_is_placed() -> None:
     ]
 
 
+@pytest.mark.corpus
 def test_each_barrier_is_needed() -> None:
     program = hand()
     found = lower_device(program, FEATURES)
@@ -171,6 +173,7 @@ def test_what_is_wrong_around_tma_stores_is_found(case: str) -> None:
     assert re.search(said, fault) and (fault or not right), fault
 
 
+@pytest.mark.corpus
 def test_a_wait_that_is_missing_at_the_end_is_found() -> None:
     program = hand()
     found = lower_device(program, FEATURES)
@@ -180,6 +183,7 @@ def test_a_wait_that_is_missing_at_the_end_is_found() -> None:
     assert re.search(UNREAD, fault), fault
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("which", ["commit", "wait"])
 def test_the_thread_that_starts_commits_and_waits(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups are those of a thread: another one's commit or wait is for nothing."""
@@ -217,6 +221,7 @@ PLACES: dict[str, tuple[Callable[[TmaTile], TmaTile], str]] = {
 }
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", PLACES)
 def test_wrong_coordinates_are_found(case: str) -> None:
     """By a fault, or by the result."""
@@ -226,6 +231,7 @@ def test_wrong_coordinates_are_found(case: str) -> None:
     assert re.search(said, fault) and (fault or not right), fault
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", MAPS)
 def test_a_wrong_map_is_found(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a fault, or by the result."""
@@ -250,6 +256,7 @@ WRITES = "C[vi, vj] = 0.0"
 READS = "E[vi, vj] = C[vi, vj]"
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("statement", [WRITES, READS])
 def test_other_accesses_to_the_array_are_refused_and_found(statement: str, monkeypatch: pytest.MonkeyPatch) -> None:
     changes = [
@@ -267,6 +274,7 @@ def test_other_accesses_to_the_array_are_refused_and_found(statement: str, monke
     assert re.search(rf"{RACE}|{WAY}", fault), fault
 
 
+@pytest.mark.corpus
 def test_two_stores_of_one_element_are_refused_and_found(monkeypatch: pytest.MonkeyPatch) -> None:
     program = hand(
         changes=(("for s in 2 {", "for s in 2 {\n for z in 2 {"), ("        }\n    }\n}", "        }\n    }\n}\n}"))
@@ -298,6 +306,7 @@ def test_what_leaves_out_other_elements_is_no_tma_store(other: str) -> None:
     assert str(e.value) == "it is not known to leave out what is outside of `C`, and only that"
 
 
+@pytest.mark.corpus
 def test_a_condition_of_a_whole_tile_stays() -> None:
     """The second tiles of the first block are not stored."""
     changes = ((STORED, STORED.replace("where ", "where b + s < 3 and ")),)

@@ -48,6 +48,7 @@ def task(text: str) -> Task:
     return td.loads(f"{HEAD}\ntask t = {text} with default\n")["t"]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", CASES)
 def test_all_accesses_are_vectors(case: str) -> None:
     t = task(CASES[case])
@@ -62,6 +63,7 @@ def test_all_accesses_are_vectors(case: str) -> None:
             assert set(re.findall(r"[ls][td]\.global(?:\.nc)?(\S*)", code)) <= {".v4.b32", ".v2.b64"}
 
 
+@pytest.mark.corpus
 def test_sectors_are_full() -> None:
     t = task("transpose(M=128, N=128)")
     trace = whole(t.drawn_from(condition(t.model, DRAWS)).sample(0))
@@ -69,6 +71,7 @@ def test_sectors_are_full() -> None:
     assert (counts.moves(shared=False), counts.moves(shared=True)) == (2 * 128 * 128 * 4 // 32, 0)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("text", ["transpose(M=33, N=64)", "transpose(M=64, N=33)", "part(M=64)"])
 def test_rows_that_are_no_vectors_are_bound_as_other_maps(text: str) -> None:
     t = task(text)

@@ -61,6 +61,7 @@ def test_loads_and_stores_are_vectors(case: str) -> None:
         assert proof_fault(t.program, trace.program) == ""
 
 
+@pytest.mark.corpus
 def test_exponentials_of_a_row_are_in_registers_and_made_once() -> None:
     t = task("softmax(M=3, N=512)")
     drawn = t.drawn_from(condition(t.model, {**ROW, "inline": False}))
@@ -69,6 +70,7 @@ def test_exponentials_of_a_row_are_in_registers_and_made_once() -> None:
     assert ptx(p, "sm_80").count("ex2.approx") == 16
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("text", ["softmax(M=3, N=37)", "mapped(M=7, N=35)", "sums(M=3, N=641)", "sums(M=3, N=1)"])
 def test_rows_that_are_no_vectors_are_read_one_by_one(text: str) -> None:
     t = task(text)

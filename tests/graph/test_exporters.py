@@ -163,6 +163,7 @@ def packed(name: str, values: Array, signed: bool) -> TensorProto:
     return helper.make_tensor(name, kind, values.shape, values.reshape(-1).tolist())
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("how", ["as numbers", "as bytes", "beside"])
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize(("axis", "block", "columns"), [(1, 0, 5), (0, 2, 5), (1, 3, 7)])
@@ -284,6 +285,7 @@ HALF: dict[str, tuple[list[NodeProto], dict[str, tuple[int, ...]]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", HALF)
 def test_models_of_f16_are_near_those_of_onnx_runtime(name: str, tmp_path: Path) -> None:
     nodes, shapes = HALF[name]
@@ -295,6 +297,7 @@ def test_models_of_f16_are_near_those_of_onnx_runtime(name: str, tmp_path: Path)
     require_equal(m, inputs, tmp_path, 4e-3)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["elementwise", "convolution", "norms"])
 def test_models_of_bf16_are_near_onnx_itself(name: str, tmp_path: Path) -> None:
     nodes, shapes = HALF[name]
@@ -389,6 +392,7 @@ CONTRIB: dict[str, tuple[list[NodeProto], dict[str, Array], dict[str, Array]]] =
 }  # fmt: skip
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", CONTRIB)
 def test_operators_of_onnx_runtime_are_as_there(name: str, tmp_path: Path) -> None:
     nodes, inputs, constants = CONTRIB[name]

@@ -85,6 +85,7 @@ def written(m: onnx.ModelProto, folder: Path, **shapes: tuple[int, ...]) -> Path
     return import_onnx(folder / "net.onnx", shapes=shapes)
 
 
+@pytest.mark.corpus
 def test_a_network_computes_what_it_does_in_onnx_runtime(tmp_path: Path) -> None:
     path = written(cnn(), tmp_path, x=(2, 3, 17, 17))
     text = path.read_text()

@@ -163,6 +163,7 @@ NETS: dict[str, Net] = {
 }  # fmt: skip
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", NETS)
 def test_values_are_transposed_where_orders_meet(name: str, tmp_path: Path) -> None:
     net = NETS[name]

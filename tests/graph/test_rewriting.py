@@ -199,6 +199,7 @@ SPELLED: dict[str, tuple[str, list[NodeProto], Array, dict[str, Array]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", SPELLED)
 def test_several_nodes_are_one_compute(name: str, tmp_path: Path) -> None:
     stem, nodes, x, constants = SPELLED[name]

@@ -159,6 +159,7 @@ def test_another_way_is_taken_if_it_is_surely_faster() -> None:
     assert fastest_way([one, (0.9, 0.9, 0.9, 1.1), (0.8, 0.8, 0.8, 0.8)]) == 2
 
 
+@pytest.mark.corpus
 def test_the_way_that_is_faster_is_taken_and_recorded() -> None:
     model = loaded()
     inputs = model.random_inputs()
@@ -183,6 +184,7 @@ def test_the_way_that_is_faster_is_taken_and_recorded() -> None:
     assert not any(w.taken for w in again.ways) and list(loaded().tasks) == ["matmul_relu"]
 
 
+@pytest.mark.corpus
 def test_the_way_that_the_model_has_stays_if_it_is_as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     in_the_model(monkeypatch, 1.995)
     found = tuned()
@@ -195,17 +197,20 @@ def test_the_way_that_the_model_has_stays_if_it_is_as_fast(monkeypatch: pytest.M
     assert tuned().ways[0].seconds is None
 
 
+@pytest.mark.corpus
 def test_while_a_disturbance_lasts_the_calls_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     in_the_model(monkeypatch, trusted=False)
     found = tuned()
     assert not found.trusted and not found.ways[0].taken and rows() == [] and len(loaded().tasks) == 2
 
 
+@pytest.mark.corpus
 def test_draws_are_fixed_by_names_of_tasks_and_by_conditions() -> None:
     assert tuned(tasks=["matmul", "relu"]).ways == ()
     assert tuned(loaded(decisions={"joined": True, "joined_1": True})).ways == ()
 
 
+@pytest.mark.corpus
 def test_records_of_other_rules_do_not_count() -> None:
     tuned()
     Path("net.tsched").write_text(FILE.replace("maybe(30)", "maybe(31)"))
@@ -224,6 +229,7 @@ def call(*words: str) -> Result:
 TUNE = ("tune", "net.tsched", "--strategy", "random", "--trials", "8")
 
 
+@pytest.mark.corpus
 def test_the_command_tells_of_it_and_its_file_has_it() -> None:
     done = call(*TUNE)
     assert done.exit_code == 0, done.stderr
@@ -244,6 +250,7 @@ def test_the_command_tells_of_it_and_its_file_has_it() -> None:
     assert [t["task"] for t in facts["tasks"]] == ["matmul_relu"]
 
 
+@pytest.mark.corpus
 def test_a_condition_pins_a_draw() -> None:
     facts = json.loads(call(*TUNE, "--condition", "joined=false", "--json").stdout)
     assert facts["joined_otherwise"][0]["draws"] == ["joins.joined = true"]
@@ -253,6 +260,7 @@ def test_a_condition_pins_a_draw() -> None:
     assert made.exit_code == 0, made.stderr
 
 
+@pytest.mark.corpus
 def test_a_file_of_schedules_without_one_for_the_model_joins_by_the_likeliest_draws() -> None:
     tuned()
     drawn = load_model("net.tsched", threads=1, records="no.sqlite").tasks["relu"].sample(0)

@@ -89,6 +89,7 @@ def decided(monkeypatch: pytest.MonkeyPatch, choice: int, trusted: bool = True) 
     monkeypatch.setattr(model_tuning, "compare_in_context", compare)
 
 
+@pytest.mark.corpus
 def test_all_tasks_share_trials_and_the_model_has_what_was_chosen() -> None:
     model = loaded()
     inputs = model.random_inputs()
@@ -105,6 +106,7 @@ def test_all_tasks_share_trials_and_the_model_has_what_was_chosen() -> None:
     np.testing.assert_allclose(model(**inputs), np.maximum(np.maximum(x @ w, 0) @ w, 0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("choice", [0, 1, 2])
 def test_the_fastest_in_the_model_is_recorded_as_the_best(choice: int, monkeypatch: pytest.MonkeyPatch) -> None:
     decided(monkeypatch, choice)
@@ -120,6 +122,7 @@ def test_the_fastest_in_the_model_is_recorded_as_the_best(choice: int, monkeypat
         assert task.schedule.text == loaded().tasks["matmul"].sample(0).text
 
 
+@pytest.mark.corpus
 def test_of_equal_ones_the_model_keeps_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock has steps, and small kernels take few of them."""
 
@@ -134,6 +137,7 @@ def test_of_equal_ones_the_model_keeps_what_it_had(monkeypatch: pytest.MonkeyPat
         assert not task.changed and recorded is not None and recorded.text == task.schedule.text
 
 
+@pytest.mark.corpus
 def test_times_with_weights_out_of_caches_are_ranked_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model has what is recorded of its task alone, until it has been tuned itself."""
     alone = loaded().tasks["matmul"]
@@ -155,6 +159,7 @@ def test_times_with_weights_out_of_caches_are_ranked_apart(monkeypatch: pytest.M
     assert after is not None and after.text == before.text
 
 
+@pytest.mark.corpus
 def test_while_a_disturbance_lasts_the_fastest_alone_stays_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     decided(monkeypatch, 2, trusted=False)
     found = tune_model(loaded(), tasks=["matmul"], trials=6, strategy="random")
@@ -163,6 +168,7 @@ def test_while_a_disturbance_lasts_the_fastest_alone_stays_the_best(monkeypatch:
     assert not found.trusted and rows("context") == [] and found.tasks[0].schedule.text == fastest.trace
 
 
+@pytest.mark.corpus
 def test_only_chosen_tasks_are_searched() -> None:
     found = tune_model(loaded(), tasks=["relu"], trials=4, strategy="random")
     assert [t.task for t in found.tasks] == ["relu"] and {r.task for r in rows()} == {"relu"} and found.elsewhere > 0
@@ -238,6 +244,7 @@ def test_tasks_that_lag_behind_their_siblings(monkeypatch: pytest.MonkeyPatch) -
     assert other.task != one.task
 
 
+@pytest.mark.corpus
 def test_a_task_behind_its_siblings_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_tuning, "lagging", lambda *_: ["relu"])
     found = tune_model(loaded(), trials=8, strategy="random")

@@ -27,6 +27,7 @@ def at(trace: Trace) -> tuple[float, ...]:
     return tuple(1e-3 * (1 + abs(wanted - 2 * k)) for k in range(4))
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", strategies())
 @pytest.mark.parametrize("objective", ["mean", "worst"])
 def test_all_sizes_learn_from_each_trial(name: str, objective: str) -> None:

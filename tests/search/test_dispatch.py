@@ -104,6 +104,7 @@ def candidate(task: Task, rows: int, seconds: tuple[float, ...]) -> Candidate:
     return Candidate(task.expand(Source("t", text)), seconds)
 
 
+@pytest.mark.corpus
 def test_candidates_are_joined(task: Task) -> None:
     few, many, other = (
         candidate(task, 1, (1.0, 4.0, 90.0, 300.0)),
@@ -135,6 +136,7 @@ def unmodelled(_trace: Trace, _sizes: Sizes) -> None:
     """No model knows cycles."""
 
 
+@pytest.mark.corpus
 def test_neighbours_part_where_the_rounds_of_tiles_say(task: Task) -> None:
     """Tiles of 8 rows take as long for 1 row as for 8; single rows are faster up to 3 of them."""
     found = Sizing((), sizing(task.program).timed, (0.25,) * 4)
@@ -152,6 +154,7 @@ def test_neighbours_part_where_the_rounds_of_tiles_say(task: Task) -> None:
     assert made.within < 0.05
 
 
+@pytest.mark.corpus
 def test_the_worst_case_has_another_choice(task: Task) -> None:
     found = Sizing((), sizing(task.program).timed, (0.97, 0.01, 0.01, 0.01))
     often, even = candidate(task, 1, (1.0, 8.0, 80.0, 800.0)), candidate(task, 8, (1.3, 4.0, 10.0, 40.0))
@@ -163,6 +166,7 @@ def test_the_worst_case_has_another_choice(task: Task) -> None:
     assert [d.decision for d in chosen["worst"].trace.draws][-1] == 8
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("objective", ["mean", "worst"])
 def test_a_search_tries_the_joined_one(task: Task, tmp_path: Path, objective: Objective) -> None:
     result = task.search(trials=4, kernels=4, objective=objective, seed=1, records=tmp_path / "r.sqlite", shipped=False)
@@ -180,6 +184,7 @@ def test_a_search_tries_the_joined_one(task: Task, tmp_path: Path, objective: Ob
     assert {t.text for t in result.traces} <= {t.text for t in again.traces}
 
 
+@pytest.mark.corpus
 def test_what_selects_keeps_what_schedules_are_to_keep(task: Task, tmp_path: Path) -> None:
     kept = task.keeping(rows="M")
     result = kept.search(trials=4, kernels=4, seed=1, records=tmp_path / "r.sqlite", shipped=False)

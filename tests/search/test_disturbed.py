@@ -146,6 +146,7 @@ def found_alone(seed: int) -> float:
     return true_time(found.best.program)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", CURVES)
 def test_what_is_found_beside_a_neighbour_is_what_is_found_alone(name: str) -> None:
     for seed in range(4):

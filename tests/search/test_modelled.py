@@ -66,11 +66,13 @@ def fastest(says: Callable[[Trace], float | None], seed: int, trials: int) -> fl
     return min(found)
 
 
+@pytest.mark.corpus("how good searches are")
 def test_a_model_chooses_among_draws_before_the_first_trial() -> None:
     told, untold = ([fastest(says, seed, 8) for seed in range(4)] for says in (right, lambda _: None))
     assert np.median(told) < 0.7 * np.median(untold)
 
 
+@pytest.mark.corpus("how good searches are")
 def test_a_model_that_is_wrong_costs_trials_and_not_the_search() -> None:
     told, untold = (min(fastest(says, seed, 32) for seed in range(2)) for says in (wrong, lambda _: None))
     assert told < 2 * untold

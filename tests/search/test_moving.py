@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tensorc_dsl.faces.api import load
 from tensorc_dsl.schedule.trace.distribution import Decision
@@ -52,6 +53,7 @@ def test_a_moved_schedule_keeps_what_fits_and_has_a_near_tile_elsewhere(tmp_path
     assert again.moved([t.decisions for t in again.draws(3)]) == []
 
 
+@pytest.mark.corpus("how good searches are")
 def test_bayes_tries_schedules_of_other_tasks_first_where_they_are_predicted_to_be_the_fastest(tmp_path: Path) -> None:
     path = tmp_path / "t.tsched"
     path.write_text(FILE)

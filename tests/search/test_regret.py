@@ -31,6 +31,7 @@ def tables() -> dict[str, Table]:
     return {n: t.first(200) for n, t in read_all().items() if n in ("gemm_512", "soft_512", "c2d_14", "c2d_56")}
 
 
+@pytest.mark.corpus("how good searches are")
 def test_the_true_regret_is_within_the_stated_one_about_as_often_as_said(tables: dict[str, Table]) -> None:
     found = [play("bayes", t, seed, 40) for t in tables.values() for seed in range(3)]
     pairs = [(true_regret(p, n), r.share) for p in found for n, r in p.regrets]

@@ -64,6 +64,7 @@ def test_a_search_of_a_table_is_a_function_of_its_seed(tables: dict[str, Table],
     assert (one > 0).any()
 
 
+@pytest.mark.corpus("how good searches are")
 def test_the_first_trials_are_good_with_a_model_of_the_processor_and_with_records() -> None:
     """The mean over tasks and seeds is a function of the code alone."""
     every = {n: t.first(200) for n, t in read_all().items()}

@@ -150,7 +150,7 @@ def test_an_illegal_decision_is_redrawn() -> None:
     assert explorer.replay({"i": (3, 3, 3, 3), "unroll": 16}) is None
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("how good searches are")
 def test_bayes_beats_random() -> None:
     seeds = range(3)
     chance = np.array([best(play("random", TileSpace(), s, 64)[1]) for s in seeds])
@@ -177,7 +177,7 @@ def test_what_nothing_chooses_among_is_not_drawn() -> None:
     assert proposed(4, True)[1] >= FIRST
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("how good searches are")
 def test_the_end_of_a_search_is_beside_the_best() -> None:
     """How many of the trials from the 33rd on differ in one draw from one of the best two before them."""
 
@@ -199,7 +199,7 @@ def test_the_end_of_a_search_is_beside_the_best() -> None:
     assert sum(near(s, 0.1) for s in range(3)) > 1.2 * sum(near(s, 1.0) for s in range(3))
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("how good searches are")
 def test_bayes_learns_what_crashes() -> None:
     early, late = 0, 0
     for seed in range(3):

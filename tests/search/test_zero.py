@@ -109,6 +109,7 @@ def test_a_pick_is_predicted_from_other_tasks(file: tensorc_dsl.TaskFile, record
     assert file["e"].known(records) == found
 
 
+@pytest.mark.corpus
 def test_a_pick_is_the_first_of_a_ranking_by_the_forest(file: tensorc_dsl.TaskFile, records: Path) -> None:
     task = file["e"]
     with Database.open(records) as db:
@@ -122,6 +123,7 @@ def test_a_pick_is_the_first_of_a_ranking_by_the_forest(file: tensorc_dsl.TaskFi
     assert np.mean(times[:half]) < np.mean(times[half:])
 
 
+@pytest.mark.corpus
 def test_the_best_on_another_machine_goes_before_what_is_predicted(file: tensorc_dsl.TaskFile, tmp_path: Path) -> None:
     task = file["e"]
     other = replace(task.target, cpu="other")
@@ -136,6 +138,7 @@ def test_the_best_on_another_machine_goes_before_what_is_predicted(file: tensorc
     assert [seconds_of(t.decisions) for t in found.traces[:4]] == sorted(t.seconds or 0.0 for t in there)[:4]
 
 
+@pytest.mark.corpus
 def test_own_records_go_first(file: tensorc_dsl.TaskFile, records: Path) -> None:
     found = file["a"].known(records)
     assert isinstance(found.origin, Recorded)
@@ -170,6 +173,7 @@ def test_few_records_predict_nothing(file: tensorc_dsl.TaskFile, tmp_path: Path,
     assert not (tmp_path / "none.sqlite").exists()
 
 
+@pytest.mark.corpus
 def test_records_of_another_machine_or_of_other_numbers_predict_nothing(
     file: tensorc_dsl.TaskFile, tmp_path: Path
 ) -> None:
@@ -182,6 +186,7 @@ def test_records_of_another_machine_or_of_other_numbers_predict_nothing(
         assert file["e"].known(tmp_path / f"{n}.sqlite").origin == Drawn(0)
 
 
+@pytest.mark.corpus
 def test_records_of_the_package_teach_where_there_are_no_others(
     file: tensorc_dsl.TaskFile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -190,6 +195,7 @@ def test_records_of_the_package_teach_where_there_are_no_others(
     assert isinstance(file["e"].known().origin, Forecast)
 
 
+@pytest.mark.corpus
 def test_the_first_choice_has_the_fewest_cycles_of_the_model(
     file: tensorc_dsl.TaskFile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -206,10 +212,12 @@ def test_the_first_choice_has_the_fewest_cycles_of_the_model(
         task.first_choice(tmp_path / "none.sqlite")
 
 
+@pytest.mark.corpus
 def test_a_schedule_without_open_draws_is_taken_as_it_is(file: tensorc_dsl.TaskFile, records: Path) -> None:
     assert file["fixed"].known(records).origin == Given()
 
 
+@pytest.mark.corpus
 def test_rows_that_cannot_be_read_are_left_out(file: tensorc_dsl.TaskFile, tmp_path: Path) -> None:
     filled(tmp_path / "r.sqlite", "abcd")
     with Database.open(tmp_path / "r.sqlite") as db:

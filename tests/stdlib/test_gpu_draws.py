@@ -47,6 +47,7 @@ def test_most_draws_fit_the_machine(space: str, text: str, tmp_path: Path) -> No
     assert 2 * fit >= COUNT
 
 
+@pytest.mark.corpus
 def test_every_tile_that_fits_can_be_drawn(tmp_path: Path) -> None:
     """Tiles of a product are drawn without limits; those that fit by a count of its own are all in the supports."""
     threads, shared, registers = 8, 48, 280
@@ -84,6 +85,7 @@ def test_every_tile_that_fits_can_be_drawn(tmp_path: Path) -> None:
     assert fit >= 20
 
 
+@pytest.mark.corpus
 def test_draws_go_up_to_the_limits(tmp_path: Path) -> None:
     """Some use a warp, some most of the threads that a block can have."""
     t = task(tmp_path, "matmul(M=512, N=512, K=64)")
