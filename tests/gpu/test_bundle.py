@@ -34,6 +34,7 @@ def staged(bundle: Path, stage: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, env=there, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("stage", FOUND)
 def test_each_stage_runs_dry(bundle: Path, stage: str) -> None:
     done = staged(bundle, stage)
