@@ -123,14 +123,14 @@ def test_each_barrier_is_needed() -> None:
     assert check_each_is_needed(kernels, t.program, make_inputs(t.program, 0)) == 2
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("wrong rows of attention")
 def test_the_space_for_hopper_has_them() -> None:
     t = task("half(B=1, H=1, M=128, N=1024, D=64, E=64)", "hopper")
     trace, kernels = drawn(t, 3, inline_1=False, tensor_online=True)
     assert re.search(r"left_registers", trace.text) and len(kernels.kernels) == 1
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("wrong rows of attention")
 def test_gpus_without_the_instructions_have_fragments_of_warps() -> None:
     t = td.loads(f"{SPACE.replace('sm_90a', 'sm_80')}{RULES}\ntask t = {CASES['TMA loads'][0]} with group_rows\n")["t"]
     trace = t.drawn_from(condition(t.model, {"inline": False, "length": 64})).sample(0)

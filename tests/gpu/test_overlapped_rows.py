@@ -65,7 +65,7 @@ def test_they_are_exact(case: str) -> None:
     assert proof_fault(t.program, trace.program) == ""
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("wrong rows of attention")
 def test_scores_of_the_next_step_and_values_of_this_one_are_under_way_together(tmp_path: Path) -> None:
     _, _, found = kernels("TMA loads")
     lines = [x.strip() for x in format_device(found).splitlines()]
@@ -112,7 +112,7 @@ FAULTS: dict[str, Callable[[Device], Device | None]] = {
 }
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("faults of rows")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_wait_for_too_few_is_found(fault: str) -> None:
     t, _, found = kernels("TMA loads")

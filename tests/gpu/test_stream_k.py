@@ -160,7 +160,7 @@ TILE = {
 A100 = Target("cuda", "sm_80", cores=108, threads=1024, shared_memory=166912, registers=65536)
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("ranges of products")
 def test_little_more_than_a_round_of_tiles_takes_less_time_by_the_model(tmp_path: Path) -> None:
     t = task(tmp_path, WAVES, "tensor_core")
     cycles: list[float] = []
@@ -181,7 +181,7 @@ GROUP_TILE: dict[str, Decision] = {
 }  # fmt: skip
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("ranges of products")
 def test_each_role_runs_the_steps_of_its_range_alone(tmp_path: Path) -> None:
     """On 132 multiprocessors the 140 tiles of 128 x 128 are 1.06 rounds."""
     t = task(tmp_path, "half_matmul(M=1792, N=1280, K=4096)", "hopper", "sm_90a")
@@ -200,7 +200,7 @@ def test_each_role_runs_the_steps_of_its_range_alone(tmp_path: Path) -> None:
     assert cycles[1] < 0.8 * cycles[0]
 
 
-@pytest.mark.corpus
+@pytest.mark.corpus("ranges of products")
 def test_whole_rounds_are_left_alone(tmp_path: Path) -> None:
     """Eight tiles of 64 x 32 are whole rounds of two multiprocessors, and nothing is left to share."""
     t = few(tmp_path, "any_product(M=256, N=64, K=512, T=f32, Acc=f32)", 2, "default")
