@@ -21,6 +21,7 @@ from tensorc_dsl.elaborate.problems import (
     NOT_IN_COMPUTE,
     NOT_REDUCIBLE,
     NOTHING_TO_PICK,
+    OF_MODULE,
     SCAN_INIT,
     SCAN_PLACE,
     SELF_READ,
@@ -223,6 +224,20 @@ def unknown_index(span: Span, name: str, known: Iterable[str]) -> Diagnostic:
     return UNKNOWN_NAME(span, what="index or dimension", name=name, notes=(*texts, help_note(repair)))
 
 
+_ELSEWHERE = {
+    **dict.fromkeys(("cast", "astype", "convert", "float"), "f32(x)"),
+    "double": "f64(x)",
+    "half": "f16(x)",
+    "int": "i32(x)",
+    "relu": "max(x, 0.0)",
+    "square": "x * x",
+    "fma": "x * y + z",
+    "mod": "x % y",
+    "ln": "log(x)",
+}
+"""What is written for functions of other languages whose names are like none of the functions that do the same."""
+
+
 def _called(call: tree.CallExpr, name: str, scope: StageNames) -> tuple[Note, ...]:
     """What is written in place of a call of `name`, which is no function."""
     if name in {*REDUCERS, *ARG_REDUCERS}:
@@ -230,6 +245,8 @@ def _called(call: tree.CallExpr, name: str, scope: StageNames) -> tuple[Note, ..
     if name in scope.tensors:
         subscripts = ", ".join(a.span.text for a in call.args) or "i"
         return (help_note(f"an element of a tensor is read with brackets: `{name}[{subscripts}]`"),)
+    if name in _ELSEWHERE:
+        return (help_note(f"write `{_ELSEWHERE[name]}`"),)
     known = {*FUNCTIONS, *DTYPES, *scope.env.dtypes, *scope.defined.computes}
     return near(name, known, "there are " + ", ".join(f"`{f}`" for f in sorted(FUNCTIONS)))
 
@@ -265,6 +282,8 @@ def _wrong(x: tree.Expr, scope: StageNames, part: Literal["", "init", "step"], w
             yield UNKNOWN_FUNCTION(span, name=name, notes=_called(x, name, scope))
         case tree.IndexExpr(base=tree.IndexExpr(base=tree.Name(id=name), indices=first), indices=more):
             yield CHAINED(x.span, name=name, subscripts=", ".join(i.span.text for i in (*first, *more)))
+        case tree.CallExpr(function=tree.Attribute(name=name, span=span)) if name in FUNCTIONS:
+            yield OF_MODULE(span, what=f"`{span.text}`", name=name)
         case tree.CallExpr(function=base) | tree.IndexExpr(base=base) if not isinstance(base, tree.Name):
             is_size = isinstance(base, tree.Attribute) and base.name in ("shape", "size")
             yield (SIZE_BY_SHAPE if is_size else NOT_IN_COMPUTE)(base.span, what=f"`{base.span.text}`")

@@ -10,9 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from math import prod
+from math import pi, prod
 from typing import assert_never
 
+from tensorc_dsl.base.diagnostic import help_note
 from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.elaborate import inference, problems
@@ -450,9 +451,8 @@ class ValueBuilder(IndexBuilder):
         if name == "inf":
             return self._literal(float("inf"), want, e)
         known = [*self.scope, *self.buffers, *self.env.names()]
-        raise Invalid(
-            problems.UNKNOWN_NAME(e.span, what="name", name=name, notes=near(name, known, f"declare `{name}` first"))
-        )
+        notes = (help_note(f"write it out: `{pi}`"),) if name == "pi" else near(name, known, f"declare `{name}` first")
+        raise Invalid(problems.UNKNOWN_NAME(e.span, what="name", name=name, notes=notes))
 
     def _arithmetic(self, x: ir.Expr, op: str, at: tree.Expr) -> DType:
         t = ir.dtype_of(x)

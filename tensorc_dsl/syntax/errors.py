@@ -159,6 +159,12 @@ _ITEMS_ELSEWHERE = {
 }
 """What stands for the words with which other languages begin a declaration."""
 
+_OUTSIDE = {
+    "assume": "what inputs contain stands before the `{`: `-> B: f32[N] assume A sorted { … }`",
+    "const": "a `const` stands outside of computes; in one, a name begins with `let`",
+}
+"""What stands for the words of a compute's header, or of a file, in its body."""
+
 _STATEMENTS_ELSEWHERE = frozenset("while return import def break continue pass print assert var const mut".split())
 """Words with which statements of other languages begin."""
 
@@ -223,6 +229,8 @@ def _instead_of_item(at: Place) -> str:
             return f"bring it by `use {folder}.{{{name}}}`, and write `with {name}`"
     if word in _ITEMS_ELSEWHERE:
         return _ITEMS_ELSEWHERE[word]
+    if at.source.text[at.token.start_pos :][:2] in ("--", "/*"):
+        return CHARACTERS["#"]
     if at.token.type in ("SEMICOLON", "_NL"):
         return "an item ends with its line: leave out the `;`"
     if at.token.type == "NAME":
@@ -237,9 +245,13 @@ _PATH = re.compile(r"\w+(?:\.\w+)+")
 
 def _misspelt(at: Place) -> str:
     """The repair for a statement whose first word is none, if the word that cannot stand there follows it."""
-    if len(at.statement) != 1 or at.statement[0].type != "NAME":
+    if len(at.statement) != 1:
         return ""
     word = str(at.statement[0])
+    if said := _OUTSIDE.get(word if "COMPUTE" in at.header else ""):
+        return said
+    if at.statement[0].type != "NAME":
+        return ""
     if word in _STATEMENTS_ELSEWHERE:
         return _no_such_statement(word, at)
     near, _ = nearest(word, (kind.lower() for kind in _STATEMENTS))
@@ -258,6 +270,8 @@ def _by_kind(at: Place) -> str:
     start = token.start_pos
     before = text[:start].rstrip()[-1:]
     match token.type:
+        case "SLASH" | "STAR" if text[start - 1 : start + 1] == "/*" or text[start : start + 2] == "/*":
+            return CHARACTERS["#"]
         case "TILDE" if "INT" in accepts:
             return _BITS.format("bit_not(x)")
         case "TILDE":
@@ -273,12 +287,20 @@ def _by_kind(at: Place) -> str:
             return f"write `{shift}(x, n)`, or `x {'*' if before == '<' else '/'} 4`; a quotient of integers is floored"
         case "WHERE" if text[token.end_pos : token.end_pos + 1] == "(":
             return "a choice is `a if condition else b`, or `select(condition, a, b)`"
+        case "WHERE" if "COMPUTE" in at.header:
+            return (
+                "an element has a value everywhere: `… if condition else 0`; what sizes keep to stands before the `{`"
+            )
+        case "DOTS" if "COMPUTE" in at.header:
+            return "an index counts from 0: `i in N`; that from 1 is `i in N - 1`, and what it reads is at `i + 1`"
+        case _ if "ELSE" in accepts and token.type in ("RBRACE", "_NL", "RPAR", "COMMA"):
+            return "a choice has two values: `a if condition else b`"
         case "FOR" if "COMPUTE" in at.header:
             return "no loops in a compute: `B[i] = …` holds for every `i`, `B[i in 8] = …` for eight, `sum[k] …` adds up all"
         case "NAME" if (word := _REDUCER.search(text, 0, start)) and "PLUS" in accepts:
             return f"say over which indices: `{word[1]}[k] …`"
-        case "NAME" if text[:start].rstrip(" ").endswith("]") and "PLUS" in accepts:
-            return "a reducer of your own is used as `reduce name[k] …`"
+        case "NAME" if "PLUS" in accepts and (said := _beside(at)):
+            return said
         case "EQUAL" if "_NL" in accepts:
             return "a name for a value begins with `let`: `let x = …`"
         case "AT" if "COMPUTE" in at.header and "_NL" in accepts:
@@ -287,28 +309,44 @@ def _by_kind(at: Place) -> str:
             return "name what is used, `use std.cpu.{a, b}`, or use the whole file, `use std.cpu`"
         case "STRING" if _begins(at, "USE"):
             return "a path has dots and no quotes: `use std.cpu`"
-        case "COMMA" if _begins(at, "LET") and len(at.statement) == 2:
+        case "COMMA" | "LPAR" if _names_several(at):
             return "several names stand in brackets: `let [a, b] = …`"
+        case "LPAR" if "LSQB" in accepts and "EQUAL" in accepts and "COMPUTE" in at.header:
+            return f"subscripts stand in brackets: `{at.statement[-1]}[i] = …`"
+        case "LPAR" if "LSQB" in accepts and _begins(at, "COMPUTE"):
+            return f"dimensions stand in brackets: `{at.statement[-1]}[N]`"
         case "COMPARE" if str(token) == "==" and "EQUAL" in accepts:
             return "`=` says what an element is; `==` compares"
         case "INT" if before == "[" and accepts <= {"NAME", "RSQB", *SOFT_WORDS} and "COMPUTE" in at.header:
             return "an index is a name, and the line holds for all its values; a single value is `-> C: f32`, `C = …`"
-        case "LSQB" if accepts == {"COLON"}:
+        case "LSQB" | "NAME" if accepts == {"COLON"}:
             return "a tensor has a name and a type: `C: f32[M]`"
+        case "LSQB" if accepts == {"LPAR"}:
+            return "dimensions are named by the shapes that have them: `f(A: f32[N]) -> B: f32[N]`"
+        case "COLON" if (_begins(at, "LET") and "COMPUTE" in at.header) or _begins(at, "CONST"):
+            return f"a name has the type of its value: `{' '.join(at.statement)} = …`"
+        case "EQUAL" | "COLON" | "LPAR" if _begins(at, "TASK") and accepts == {"EQUAL"}:
+            return "a task has a name and a compute: `task small = f(N=64)`"
         case "COLON" if before in ("[", ","):
             return "a tensor is read element by element: `A[i, k]`"
-        case "COLON" if "LBRACE" in accepts:
+        case "COLON" | "EQUAL" if "LBRACE" in accepts:
             return "a body stands in braces: `{ … }`"
+        case "LBRACE" if at.statement[-1:] and at.statement[-1].type == "MAYBE":
+            return "a choice has a name, that of its draw: `maybe packed { … }`"
         case "LSQB" if before == "]":
             return "all dimensions stand in one pair of brackets: `[M, K]`"
-        case "LBRACE" if accepts == {"ARROW"}:
+        case "LBRACE" | "COLON" | "NAME" if accepts == {"ARROW"}:
             return "a compute names what it makes: `-> C: f32[M, N] { … }`"
-        case "IF" if "NAME" in accepts:
+        case "IF" if "NAME" in accepts and "INT" in accepts:
             return "a value is chosen by `a if condition else b`"
         case reserved if reserved in _RESERVED and "NAME" in accepts and "INT" not in accepts:
             return f"`{token}` is a word of the language and cannot be a name"
         case "STAR" if before == "*":
             return "a power is `pow(x, y)`"
+        case "DOT" if "FLOAT" in accepts:
+            return "a number has digits on both sides of its point: `0.5`"
+        case _ if [t.type for t in at.statement[-2:]] == ["INT", "DOT"]:
+            return f"a number has digits on both sides of its point: `{at.statement[-2]}.0`"
         case "EQUAL" if before == "=" or "COMPARE" in accepts:
             return "`==` compares"
         case "INT" | "FLOAT" | "MINUS" if at.statement[:1] and at.statement[0].type == "TASK" and before in ("(", ","):
@@ -321,6 +359,35 @@ def _by_kind(at: Place) -> str:
             return _no_such_statement(str(token), at)
         case _:
             return ""
+
+
+def _names_several(at: Place) -> bool:
+    """Whether the word comes in the place of brackets around names for the elements of a list."""
+    before = [t.type for t in at.statement]
+    if at.token.type == "LPAR":
+        return before == ["LET"]
+    return before[:-1] == ["LET"] or (before == ["NAME"] and "_NL" in at.accepts)
+
+
+def _beside(at: Place) -> str:
+    """The repair for a name that stands directly behind a value; empty if none is known."""
+    if "COMPUTE" not in at.header:
+        return ""
+    before, word = at.statement[-1], str(at.token)
+    kinds = [t.type for t in at.statement]
+    if before.type in ("INT", "FLOAT"):
+        if word[0] in "xX" and str(before) == "0":
+            return "numbers are decimal"
+        if word.lower() in ("f", "h", "d", "l", "u", "ul", "lf") and before.end_pos == at.token.start_pos:
+            return "a number has no suffix: it is of the type of its neighbour, or of a conversion, `f32(1)`"
+        return f"a product is `{before} * {word}`"
+    if word == "as" or kinds[-3:] == ["LPAR", "NAME", "RPAR"]:
+        return "a conversion is a call: `f32(x)`"
+    if before.type == "NAME":
+        return f"a function is a call, `{before}(…)`; a product has its `*`; a sum is `sum[k] …`"
+    if before.type == "RSQB":
+        return "a reducer of your own is used as `reduce name[k] …`, a scan as `scan[t] init … step …`"
+    return ""
 
 
 def _begins(at: Place, kind: str) -> bool:
@@ -380,7 +447,7 @@ def expected(accepts: set[str]) -> str:
     else:
         out.append("a name")
         rest -= SOFT_WORDS | {"NAME"}
-    if rest >= {"PLUS", "STAR"}:
+    if rest & {"PLUS", "COMPARE"}:
         # After a complete value, a closing bracket or a separator is probably missing.
         operator = ["an operator"]
         rest -= _OPERATORS | {"LPAR", "LSQB"}
@@ -441,7 +508,9 @@ def unexpected(source: Source, e: Unexpected, arranged: Arranged, end: int) -> D
     if previous is not None and _CUT.match(source.text, previous.end_pos - 1):
         notes.append(_QUOTIENT)
     if all(n.kind != "help" for n in notes):
-        notes.append(help_note(_write(expected(accepts), token, previous)))
+        follows = arranged.words.kinds[e.n + 1 : e.n + 2]
+        omissible = any(k in accepts or (k in ("NEWLINE", "SEMICOLON") and "_NL" in accepts) for k in follows)
+        notes.append(help_note(_write(expected(accepts), token, previous, omissible)))
     return UNEXPECTED(span, tuple(notes), wanted=expected(accepts), found=_found(token))
 
 
@@ -451,10 +520,12 @@ def _opened(source: Source, bracket: Token, said: str) -> Note:
     return Note("note", f"{said} the `{bracket}` of ", at, IN_FILE)
 
 
-def _write(wanted: str, token: Token, previous: Token | None) -> str:
-    """The repair that follows from the words that can stand at a place: write one of them after the word before it."""
+def _write(wanted: str, token: Token, previous: Token | None, omissible: bool) -> str:
+    """The repair that follows from the words that can stand at a place: write one of them after the word before it, or leave
+    the word out, if the next one could stand in its place.
+    """
     behind = "" if previous is None or previous.type in ("_NL", "DOC") else f" after `{previous}`"
-    if token.type == "$END" or previous is None:
+    if not omissible or previous is None:
         return f"write {wanted}{behind}"
     return f"write {wanted}{behind}, or leave out {_found(token)}"
 

@@ -217,5 +217,20 @@ def test_a_type_has_a_position_less_than_it_has_numbers() -> None:
 
 
 def test_functions_that_there_are() -> None:
-    (found,) = errors(one("C[i] = relu(A[i])"), M=4)
+    (found,) = errors(one("C[i] = zeta(A[i])"), M=4)
     assert "  = help: there are `abs`, `acos`, `acosh`, `asin`, `asinh`, `atan`" in found
+
+
+@pytest.mark.parametrize(
+    ("value", "repair"),
+    [
+        ("relu(A[i])", "write `max(x, 0.0)`"),
+        ("cast(A[i])", "write `f32(x)`"),
+        ("float(I[i])", "write `f32(x)`"),
+        ("np.exp(A[i])", "a function stands by itself: `exp(…)`"),
+        ("pi * A[i]", "write it out: `3.141592653589793`"),
+    ],
+)
+def test_words_of_other_languages(value: str, repair: str) -> None:
+    (found,) = errors(one(f"C[i] = {value}"), M=4)
+    assert found.endswith(f"  = help: {repair}")
