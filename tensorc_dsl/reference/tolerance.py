@@ -77,6 +77,7 @@ from tensorc_dsl.ir.reductions import Combination, Fold
 from tensorc_dsl.reference.evaluate import (
     CHUNK_LIMIT,
     Evaluation,
+    Matches,
     best_of,
     bind_inputs,
     matches,
@@ -87,7 +88,17 @@ from tensorc_dsl.reference.evaluate import (
     unscheduled_nests,
 )
 from tensorc_dsl.reference.maths import NUMERICS, Point, steps
-from tensorc_dsl.reference.values import Alive, Box, alive_steps, cast, reference_arithmetic, reference_bits_as
+from tensorc_dsl.reference.values import (
+    COMPARE,
+    Alive,
+    Box,
+    alive_steps,
+    cast,
+    gather,
+    reference_arithmetic,
+    reference_bits_as,
+    truth,
+)
 
 # The errors of single operations that come from those of their operands, to first order, for `tolerance`.
 
@@ -301,6 +312,8 @@ def _change(made: Array, value: Array, t: DType) -> Array:
 
 
 LAMBDA = 4.0
+MOVED = 1
+"""How far subscripts that rounding moves are looked after: beyond that, a load may read any element."""
 CUT = 2.0 ** (1 - SUM_BITS)
 """What a cut loses of a sum of products of floats of 8 bits, at most."""
 CUTS = SUM_TERMS + SUM_TERMS // 32
@@ -315,9 +328,9 @@ def bounded(program: Program, inputs: Mapping[str, Array]) -> tuple[dict[str, Ar
 
     Where an output is not finite the error is 0, and a comparison has to treat equal infinities and NaNs as equal. Where
     something overflows on the way to it in the kernel's types, and not in the reference's, the error may be infinite: then
-    every value is right. That of integers is 0 unless they are rounded from floats.
-    Conditions are decided as in the reference: the bound does not cover a comparison that rounding can turn around. Raises
-    EvaluateError if the inputs do not fit the program.
+    every value is right. That of integers is 0 unless they are rounded from floats. Where rounding can turn a comparison,
+    both choices are right; floats that are equal in the reference count as the same number. Where it can move a subscript,
+    so are the elements that may be read. Raises EvaluateError if the inputs do not fit the program.
     """
     program = resolved(program)
     nests, made = unscheduled_nests(program), parts_of(program)
@@ -358,6 +371,8 @@ class _Errors(Evaluation):
         self.overflows = overflows
         self.approx = allowed_error(program)
         self.shifted: dict[str, float] = {}
+        self.turned = False
+        """Whether both branches of a choice are evaluated: what a condition keeps inside may be outside."""
         self.sums = len(self.scan) == 1 and len(block.body) == 1 and adds_terms(block.body[0])
         self.sizes = self.small = np.zeros(())
         """Of a sum the sizes of its terms, of a product those of its terms above 1 and below 1."""
@@ -450,7 +465,7 @@ class _Errors(Evaluation):
         self, arrays: Mapping[str, Array], name: str, indices: tuple[Expr, ...], box: Box, mask: Array | None
     ) -> Array:
         """The elements that an access reads; for a buffer in `shifted`, an end of the interval that its error allows."""
-        exact = super().load(arrays, name, indices, box, mask)
+        exact = super().load(arrays, name, indices, box, np.zeros((), bool) if self.turned else mask)
         if arrays is self.errors or name not in self.shifted:
             return exact
         return exact + self.shifted[name] * super().load(self.errors, name, indices, box, mask)
@@ -481,6 +496,7 @@ class _Errors(Evaluation):
         whole = self.region(self.box)
         self.sizes[whole], self.small[whole] = float(update.op == "*"), 1.0
         if (found := matches(update, self.box, self.spatial)) is not None:
+            self._misplaced(out, update, found)
             for some in placed(self, found, self.box, CHUNK_LIMIT, self.axes):
                 value, error = map(some.of, self.pair(found.value, some.part, some.alive))
                 if update.op == "+":
@@ -528,7 +544,11 @@ class _Errors(Evaluation):
                         (self.small, np.where(size > 0, np.minimum(size, 1), 1)),
                     ):
                         kept[region] *= self.stored(terms.prod(axis=axes, keepdims=True), part)
-                case "min" | "max" | "and" | "or":
+                case "and" | "or":  # one that is false, or true, for certain decides
+                    sure = (error == 0) & (value if update.op == "or" else ~value)
+                    error = np.where(sure.any(axis=axes, keepdims=True), 0.0, error)
+                    out[region] = np.maximum(out[region], self.stored(error.max(axis=axes, keepdims=True), part))
+                case "min" | "max":
                     if error.any():
                         value = -value if update.op == "min" else value
                         error = unless_below((value - error).max(axis=axes, keepdims=True), value, error)
@@ -539,6 +559,36 @@ class _Errors(Evaluation):
         if update.op == "*":
             region = self.region(self.box)
             out[region] = (out[region] + growth) * values[region]
+
+    def _misplaced(self, out: Array, update: Fold, found: Matches) -> None:
+        """Add to the bounds what terms do to elements to which rounding can move them, and from which it can."""
+        chosen = [axis for axis, _ in found.places]
+        once = Box(self.box.names, self.box.start, tuple(1 if a in chosen else n for a, n in enumerate(self.box.size)))
+        for part in once.chunks(range(len(once.size)), CHUNK_LIMIT):
+            conditions = [self.pair(c, part, None) for c in found.conditions]
+            places = [self.pair(data, part, None) for _, data in found.places]
+            if all(exact(d) for _, d in chain(conditions, places)):
+                continue
+            unsure = np.logical_or.reduce(np.broadcast_arrays(*(d > 0 for _, d in chain(conditions, places))))
+            for holds_, turned in conditions:
+                unsure = unsure & (holds_ | (turned > 0))
+            unsure = np.broadcast_to(unsure, part.size)
+            if not unsure.any():
+                continue
+            outside, self.turned = self.turned, True
+            value, error = (np.broadcast_to(x, part.size)[unsure] for x in self.pair(found.value, part, None))
+            self.turned = outside
+            size = np.abs(value) + error if update.op == "+" else np.full(value.shape, np.nan)
+            at = [np.broadcast_to(self.value(Var(n), part, None), part.size)[unsure] for n in part.names]
+            far = [np.broadcast_to(d, part.size)[unsure] for _, d in places]
+            most = int(min(max((d.max(initial=0) for d in far), default=0), max(self.box.size)))
+            for way in product(*[range(-most, most + 1)] * len(chosen)):
+                inside = np.ones(value.shape, bool)
+                for axis, w, d, (data, _) in zip(chosen, way, far, places, strict=True):
+                    at[axis] = np.broadcast_to(data, part.size)[unsure].astype(np.int64) + w
+                    inside &= (abs(w) <= d) & (at[axis] >= 0) & (at[axis] < self.box.size[axis])
+                add = np.add if update.op == "+" else np.maximum
+                add.at(out, tuple(at[a][inside] for a in self.axes), size[inside])
 
     def _overflowed(self, out: Array, update: Fold) -> None:
         """Add to the bounds what terms that leave their type on the way to the result may do to it."""
@@ -570,20 +620,26 @@ class _Errors(Evaluation):
         none = np.zeros((1,) * len(box.size), np.float64)
         u = roundoff(dtype_of(e))
         match e:
-            case Const() | Var() | Dim() | Compare() | Logic() | Not():
+            case Const() | Var() | Dim():
                 return self.value(e, box, mask), none
+            case Compare() | Logic() | Not():
+                return self._condition(e, box, mask)
             case Call(function=f) if f in CONDITIONS:
                 return self.value(e, box, mask), none
             case Load(buffer=name, indices=indices):
                 value, error = self.value(e, box, mask), self.errors[name]
-                return value, self.load(self.errors, name, indices, box, mask) if error.ndim else none + error
+                error = self.load(self.errors, name, indices, box, mask) if error.ndim else none + error
+                moved = [self.pair(i, box, mask)[1] if any(loads(i)) else none for i in indices]
+                return value, error if all(map(exact, moved)) else error + self._elsewhere(e, value, moved, box, mask)
             case Select():
+                if truth(e.cond, box) is None and (turned := self.pair(e.cond, box, mask)[1] > 0).any():
+                    return self._either(e, turned, box, mask)
                 return self.choice(e, box, mask, lambda branch, taken: self.pair(branch, box, taken), _merged)
             case Binary(op=op, lhs=a, rhs=b):
                 (x, dx), (y, dy) = self.pair(a, box, mask), self.pair(b, box, mask)
                 value = reference_arithmetic(op, x, y, dtype_of(a))
                 if not dtype_of(a).is_float:
-                    return value, none if not (dx.any() or dy.any()) else propagated(op, x, dx, y, dy, value)
+                    return value, none if not (dx.any() or dy.any()) else np.ceil(propagated(op, x, dx, y, dy, value))
                 t, error = dtype_of(a), settled(value, propagated(op, x, dx, y, dy, value), (x, dx), (y, dy))
                 again = partial(reference_arithmetic, op, t=t)
                 error = self.overflows.carried(again, value, error, t, (x, dx, t), (y, dy, t))
@@ -610,6 +666,55 @@ class _Errors(Evaluation):
                 )
             case _:
                 assert_never(e)
+
+    def _condition(self, e: Compare | Logic | Not, box: Box, mask: Array | None) -> Pair:
+        """Conditions, and 1 where rounding can turn them."""
+        if isinstance(e, Not):
+            value, turned = self.pair(e.operand, box, mask)
+            return ~value, turned
+        (x, dx), (y, dy) = self.pair(e.lhs, box, mask), self.pair(e.rhs, box, mask)
+        none = np.zeros((1,) * len(box.size), np.float64)
+        if isinstance(e, Logic):
+            value = x & y if e.op == "and" else x | y
+            if exact(dx) and exact(dy):
+                return value, none
+            a, b = (x, y) if e.op == "and" else (~x, ~y)
+            return value, np.where((dx > 0) & (dy > 0) | (dx > 0) & b | (dy > 0) & a, 1.0, 0.0)
+        value = COMPARE[e.op](x, y)
+        if exact(dx) and exact(dy):
+            return value, none
+        near = ~(np.abs(x.astype(np.float64) - y.astype(np.float64)) > dx + dy) & ~(dx + dy == 0)
+        if dtype_of(e.lhs).is_float:
+            return value, np.where(near & (x != y), 1.0, 0.0)
+        if isinstance(e.lhs, Load) and isinstance(e.rhs, Load) and e.lhs.buffer == e.rhs.buffer:
+            pairs = zip(e.lhs.indices, e.rhs.indices, strict=True)
+            same = [self.value(i, box, mask) == self.value(j, box, mask) for i, j in pairs]
+            near = near & ~np.logical_and.reduce(np.broadcast_arrays(np.ones((), bool), *same))
+        return value, np.where(near, 1.0, 0.0)
+
+    def _either(self, e: Select, turned: Array, box: Box, mask: Array | None) -> Pair:
+        """The values of a choice, and where rounding can turn it how far the other one is from it."""
+        cond = self.value(e.cond, box, mask)
+        outside, self.turned = self.turned, True
+        (a, da), (b, db) = self.pair(e.then, box, mask), self.pair(e.other, box, mask)
+        self.turned = outside
+        apart = np.abs(a.astype(np.float64) - b.astype(np.float64)) + np.maximum(da, db)
+        return np.where(cond, a, b), np.where(turned, apart, np.where(cond, da, db))
+
+    def _elsewhere(self, e: Load, value: Array, moved: list[Array], box: Box, mask: Array | None) -> Array:
+        """How far the elements are that a load reads where rounding moves its subscripts by up to `moved`."""
+        array = self.arrays[e.buffer].astype(np.float64)
+        if max(m.max(initial=0) for m in moved) > MOVED:
+            return np.where(sum(moved) > 0, np.ptp(array) if array.size else 0.0, 0.0)
+        places = [self.value(i, box, mask) for i in e.indices]
+        ways = [(0,) if exact(m) else range(-MOVED, MOVED + 1) for m in moved]
+        found = np.zeros((1,) * len(box.size), np.float64)
+        for way in product(*ways):
+            there = [
+                p + np.where(abs(w) <= m, w, 0).astype(np.int64) for p, w, m in zip(places, way, moved, strict=True)
+            ]
+            found = np.maximum(found, np.abs(gather(array, there, None)[0] - value))
+        return found
 
     def _before_rounding(self, e: Call, size: Array, box: Box, mask: Array | None) -> Array:
         """What a function whose result, of some `size`, is rounded to 16 bits at once, or which a task allows to be so near,

@@ -254,7 +254,7 @@ _ARITHMETIC: dict[BinaryOp, Callable[[Array, Array], Array]] = {
     "xor": np.bitwise_xor,
 }  # fmt: skip
 
-_COMPARE: dict[str, Callable[[Array, Array], Array]] = {
+COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal,
 }  # fmt: skip
 
@@ -284,7 +284,7 @@ class Values:
             case Binary(op=op, lhs=a, rhs=b):
                 return reference_arithmetic(op, self.value(a, box, mask), self.value(b, box, mask), dtype_of(a))
             case Compare(op=op, lhs=a, rhs=b):
-                return _COMPARE[op](self.value(a, box, mask), self.value(b, box, mask))
+                return COMPARE[op](self.value(a, box, mask), self.value(b, box, mask))
             case Logic(op=op, lhs=a, rhs=b):
                 x, y = self.value(a, box, mask), self.value(b, box, mask)
                 return x & y if op == "and" else x | y

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.tuning.cluster.access import Address, read_token, usual_token
+from tensorc_dsl.tuning.cluster.pool import reason_of
 from tensorc_dsl.tuning.cluster.station import Made, RoofOrder, Standing, answer_of, order_of, sealed
 from tests.cluster.stub import TOKEN, Stub
 
@@ -91,3 +93,9 @@ def test_drift_and_hanging() -> None:
     assert Standing().drift is None and not Standing().hangs
     assert Standing(least=2.0, last=3.0).drift == 1.5
     assert Standing("x", 3.0, 2.0).hangs and not Standing("x", 1.0, 2.0).hangs
+
+
+def test_what_a_time_limit_cancels_is_no_reason() -> None:
+    late = TimeoutError()
+    late.__cause__ = asyncio.CancelledError()
+    assert reason_of(late) == "it does not answer"

@@ -142,6 +142,12 @@ def test_a_file_that_was_changed_is_not_replaced(tmp_path: Path) -> None:
     assert import_onnx(tmp_path / "net.onnx", force=True) == path
 
 
+def test_a_file_that_is_no_onnx_is_not_asked_about_what_it_would_replace(tmp_path: Path) -> None:
+    (path := tmp_path / "rows.tsched").write_text("compute f(A: f32[N]) -> B: f32[N] { B[i] = A[i] }\n")
+    with pytest.raises(TschedError, match="E0940"):
+        import_onnx(path)
+
+
 def test_weights_are_a_file_of_safetensors(tmp_path: Path) -> None:
     path = written(cnn(), tmp_path, x=(1, 3, 17, 17))
     stored = load_file(path.with_suffix(".safetensors"))

@@ -311,3 +311,56 @@ def test_sums_and_products_may_overflow_in_another_order() -> None:
     assert np.isinf(tol["P"]).tolist() == [False, False, True, False, False]
     assert tol["P"][3] >= y["P"][3] and tol["P"][4] < 1e-4
     assert tol["I"].tolist() == [1, 0, 1, 0, 0]
+
+
+NEAR = "compute f(A: f32[M, K], T: f32[5]) -> C: {} {{ let s[i] = sum[k] A[i, k]\n {} }}"
+"""Stages over sums of which some may be off by much: those of `CANCELS`."""
+CANCELS = np.asarray([[1e8, 2.0, -1e8], [2.0, 1.0, 1.0], [0.0, 1.0, 0.0]], np.float32)
+"""In order, the first row is 0 in f32, and its exact sum 2."""
+BIN = "T[i + 1] if i32(floor(s[i])) == i32(b) else"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stage", "of_two", "of_none"),
+    [
+        ("f32[M]", "C[i] = 7.0 if s[i] > 1.0 else 3.0", [7, 7, 3], [3, 7, 3]),
+        ("f32[M]", "C[i] = s[i] if s[i] > 1.0 else 0.0", [2, 4, 0], [0, 4, 0]),
+        ("bool[M]", "C[i] = s[i] > 1.5 and s[i] < 5.0", [True, True, False], [False, True, False]),
+        ("bool[M]", "C[i] = not (s[i] <= 1.5 or s[i] > 5.0)", [True, True, False], [False, True, False]),
+        ("i32[M]", "C[i] = i32(s[i] > 1.0) + i32(floor(s[i]))", [3, 5, 1], [0, 5, 1]),
+        ("f32[M]", "C[i] = T[clamp(i32(floor(s[i])), 0, 4)]", [20, 40, 10], [0, 40, 10]),
+        ("f32[5]", f"C[b in 5] = sum[i] ({BIN} 0.0)", [0, 30, 10, 0, 20], [10, 30, 0, 0, 20]),
+        ("f32[5]", f"C[b in 5] = max[i] ({BIN} -inf)", [-np.inf, 30, 10, -np.inf, 20], [10, 30, -np.inf, -np.inf, 20]),
+        ("bool", "C = any[i] s[i] > 1.5 and s[i] < 3.0", [True], [False]),
+    ],
+)  # fmt: skip
+def test_what_rounding_decides_may_be_either(dtype: str, stage: str, of_two: list[float], of_none: list[float]) -> None:
+    p = build(NEAR.format(dtype, stage), M=3, K=3)
+    table = np.arange(5, dtype=np.float32) * 10
+    _, y, tol = setup(p, {"A": CANCELS, "T": table})
+    assert np.ravel(y["C"]).tolist() == of_two
+    assert compare("C", np.reshape(np.asarray(of_none, y["C"].dtype), y["C"].shape), y["C"], tol["C"]).fault == ""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stage"),
+    [
+        ("f32[M]", "C[i] = 7.0 if s[i] > 1e9 else 3.0"),
+        ("f32[M]", "let m = max[i] s[i]\n C[i] = 7.0 if s[i] == m else 3.0"),
+        ("f32[M]", "C[i] = sum[j in M] (T[i] if s[j] < s[i] and i == j else 0.0)"),
+        ("i32[M]", "let q[i] = i32(floor(s[i]))\n C[i] = sum[j in M] i32(q[j] == q[i] and i == j)"),
+        ("bool", "C = any[i] s[i] > 1.5"),
+        ("bool", "C = all[i] s[i] > 3.5"),
+    ],
+)
+def test_what_rounding_does_not_decide_is_exact(dtype: str, stage: str) -> None:
+    p = build(NEAR.format(dtype, stage), M=3, K=3)
+    _, y, tol = setup(p, {"A": CANCELS, "T": np.arange(5, dtype=np.float32)})
+    far = 1 if np.ndim(y["C"]) else ()
+    assert float(tol["C"][far]) < 1e-30
+
+
+def test_terms_far_from_where_rounding_decides_are_exact() -> None:
+    p = build(NEAR.format("f32[M]", "C[i] = 7.0 if s[i] > 1.0 else 3.0"), M=3, K=3)
+    _, _, tol = setup(p, {"A": CANCELS, "T": np.zeros(5, np.float32)})
+    assert (tol["C"] > 1).tolist() == [True, False, False]

@@ -496,8 +496,9 @@ def import_onnx(
 
     source = Path(path)
     target = Path(output) if output is not None else source.with_suffix(".tsched")
+    graph = read_onnx(source)
     _require_unchanged(target, force)
-    imported = import_graph(read_onnx(source), shapes or {}, values or {})
+    imported = import_graph(graph, shapes or {}, values or {})
     return _write(imported, target, source.name, typed=output is not None, force=force)
 
 

@@ -160,8 +160,8 @@ async def _work(
 
 
 def reason_of(e: BaseException) -> str:
-    """The first cause, in a line."""
-    while e.__cause__ is not None:
+    """The first cause, in a line; what a time limit cancels says nothing."""
+    while e.__cause__ is not None and not isinstance(e.__cause__, asyncio.CancelledError):
         e = e.__cause__
     words = str(e).strip().splitlines()
     return words[0] if words else "it does not answer" if isinstance(e, TimeoutError) else type(e).__name__
