@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -106,9 +108,28 @@ class Step:
                 case _:
                     pass
 
+    def in_its_words(self, repair: str) -> str:
+        """A repair whose calls name what this call names as it does, so that they can be copied: loops have other names in a
+        program than in the text of a schedule."""
+        if not (calls := len(_CALLS.findall(repair))):
+            return repair
+        found = list(self._refs())
+        places = Counter(span for _, span in found)
+        written = {ref.name: span.text for ref, span in found if places[span] == 1 and span != self.call.span}
+        if calls > 1:  # after the first one, an expression may stand for another loop
+            written = {name: text for name, text in written.items() if text.isidentifier()}
+        if all(name == text for name, text in written.items()):
+            return repair
+        names = re.compile(rf"\b({'|'.join(map(re.escape, written))})\b")
+        return _CALLS.sub(lambda call: names.sub(lambda name: written[name[0]], call[0]), repair)
+
     def draws(self) -> frozenset[str]:
         """The names of the draws that the arguments depend on."""
         return draws_of(*self.args, *self.kwargs.values())
+
+
+_CALLS = re.compile(r"`\w+\([^`]*`")
+"""The calls in a repair."""
 
 
 # Steps that stand for several: a trace has those that they are made of.
@@ -229,6 +250,7 @@ class Calls(ABC):
         """The refusal with its place in the text and the steps before it filled in."""
         if refusal.span is None:
             refusal.span = span if step is None else step.culprit(refusal)
+            refusal.help = refusal.help if step is None else step.in_its_words(refusal.help)
             refusal.steps = tuple(self.recorder.lines)
             refusal.origin = self._origin(frozenset() if step is None else step.draws())
         return refusal

@@ -59,7 +59,7 @@ def NOT_FILLED(*focus: str, buffer: str) -> None: ...
 @refusal(
     "E0366",
     "`{block}` may not write every element of `{buffer}` that a copy of it would write",
-    help="copy what a block writes element by element, as `{buffer}[i, j] = …` does",
+    help="copy what a block writes element by element, as `B[i, j] = exp(A[i, j])` does",
     at="block",
 )
 def NOT_WHOLE(*focus: str, block: str, buffer: str) -> None: ...

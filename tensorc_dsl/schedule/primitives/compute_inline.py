@@ -28,7 +28,7 @@ from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
 @refusal(
     "E0371",
     "cannot inline `{block}`: {reason}",
-    help="inline blocks that store each element of an intermediate buffer once, as `{buffer}[i, j] = …` does",
+    help="inline blocks that store each element of an intermediate buffer once, as `B[i, j] = exp(A[i, j])` does",
     at="block",
 )
 def NOT_INLINABLE(*focus: str, block: str, reason: str, buffer: str) -> None: ...

@@ -25,10 +25,10 @@ def NO_LOOPS(*focus: str) -> None: ...
 @refusal(
     "E0315",
     "`{inner}` is not all there is in `{outer}`",
-    help="fuse loops that stand directly in one another, named from the outermost inwards",
+    help="fuse loops that stand directly in one another, named from the outermost inwards{order}",
     at="inner",
 )
-def NOT_NESTED(*focus: str, inner: str, outer: str) -> None: ...
+def NOT_NESTED(*focus: str, inner: str, outer: str, order: str) -> None: ...
 @refusal(
     "E0316",
     "the extent of `{inner}` is `{extent}`, not a number",
@@ -58,7 +58,8 @@ def fuse(program: Program, *loops: LoopRef) -> Rewrite[LoopRef]:
         require_serial(program, loop, "fuse")
     for outer, inner in itertools.pairwise(nest):
         if outer.body != (inner,):
-            raise NOT_NESTED(program, outer.var, inner.var, outer=outer.var, inner=inner.var)
+            order = _from_outermost([x for _, x in sorted(found, key=lambda x: len(x[0]))])
+            raise NOT_NESTED(program, outer.var, inner.var, outer=outer.var, inner=inner.var, order=order)
         if constant(inner.extent) is None:
             raise _open_extent(program, outer, inner)
     name = fresh("_".join(x.var for x in nest), used_names(program))
@@ -79,6 +80,12 @@ def fuse(program: Program, *loops: LoopRef) -> Rewrite[LoopRef]:
     return Rewrite(
         replace_stmt(program, nest[0].var, (For(name, extent, body, annotations=annotations),)), LoopRef(name)
     )
+
+
+def _from_outermost(nest: list[For]) -> str:
+    """The call with the loops from the outermost inwards, if they stand directly in one another; else empty."""
+    nested = all(outer.body == (inner,) for outer, inner in itertools.pairwise(nest))
+    return f": `fuse({', '.join(x.var for x in nest)})`" if nested else ""
 
 
 def _open_extent(program: Program, outer: For, inner: For) -> Exception:

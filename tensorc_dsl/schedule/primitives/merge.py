@@ -60,8 +60,9 @@ def merge(program: Program, first: LoopRef, second: LoopRef, partial: bool = Fal
             sizes = format_expr(one.extent), format_expr(other.extent)
             facts = {"first": one.var, "second": other.var, "one": sizes[0], "other": sizes[1]}
             known = first_fewer or _at_most(other.extent, one.extent, around)
-            guard = f"`merge({one.var}, {other.var}, partial=true)` to guard the shorter one"
-            raise UNEQUAL(program, one.var, other.var, **facts, repair=guard if known else _CUT)
+            raise UNEQUAL(
+                program, one.var, other.var, **facts, repair=_guarded(program, first, second) if known else _CUT
+            )
         if first_fewer:
             whole = replace(one, extent=other.extent)
             mine = tuple(guarded(s, (Compare("<", Var(one.var), one.extent),)) for s in mine)
@@ -82,6 +83,15 @@ def merge(program: Program, first: LoopRef, second: LoopRef, partial: bool = Fal
         if outside and inside and not is_private(out, buffer.name, one.var):
             raise NOT_PRIVATE(program, one.var, other.var, buffer.name, buffer=buffer.name)
     return Rewrite(out, LoopRef(one.var))
+
+
+def _guarded(program: Program, first: LoopRef, second: LoopRef) -> str:
+    """What to do with loops of which one is proved to be the shorter one."""
+    try:
+        merge(program, first, second, partial=True)
+    except ScheduleRefusal as e:
+        return e.help
+    return f"`merge({first.name}, {second.name}, partial=true)` to guard the shorter one"
 
 
 def _instead(program: Program, block: str, second: str) -> str:
