@@ -138,17 +138,24 @@ def machine_code(ptx: str, cpu: str) -> dict[str, Machine]:
         command = [str(tool("nvdisasm")), "-c", "-gp", str(cubin)]
         text = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
     registers = dict(re.findall(r"Compiling entry function '(\w+)'[\s\S]*?Used (\d+) registers", said))
-    out: dict[str, Machine] = {}
+    return {name: Machine(blocks, int(registers[name])) for name, blocks in blocks_of(text).items()}
+
+
+def blocks_of(sass: str) -> dict[str, tuple[tuple[tuple[str, int], ...], ...]]:
+    """The basic blocks of kernels in the output of nvdisasm. A function that ptxas calls has the line 0: divisions are in one
+    where a number is not normal, which happens hardly ever."""
+    out: dict[str, tuple[tuple[tuple[str, int], ...], ...]] = {}
     name, line = "", 0
     blocks: list[list[tuple[str, int]]] = list[list[tuple[str, int]]]()
-    for raw in [*text.splitlines(), "\t.section\t.text.,"]:
+    for raw in [*sass.splitlines(), "\t.section\t.text.,"]:
         if found := re.search(r"\.section\s+\.text\.(\w*)", raw):
             if name:
-                out[name] = Machine(tuple(map(tuple, blocks)), int(registers[name]))
-            name, blocks = found[1], [list[tuple[str, int]]()]
+                out[name] = tuple(map(tuple, blocks))
+            name, line, blocks = found[1], 0, [list[tuple[str, int]]()]
         elif found := re.search(r"//## File .*?, line (\d+)", raw):
             line = int(found[1])
-        elif raw.startswith("."):
+        elif raw.startswith((".", "$")):
+            line = 0 if raw.startswith("$") else line
             blocks.append([])
         elif found := re.search(r"/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+ )?([A-Z][\w.]*)", raw):
             blocks[-1].append((found[1], line))

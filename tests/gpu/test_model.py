@@ -220,19 +220,22 @@ program p(A: f32[512, 512], B: f32[512, 512], C: f32[512, 512]) {
 
 @pytest.mark.corpus
 @pytest.mark.parametrize(
-    ("text", "type_", "count", "rate"),
+    ("text", "type_", "count", "rate", "each"),
     [
-        ("half_matmul(M=64, N=16, K=32)", "f16", 64 * 16 * 32, 1024),
-        ("half_matmul(M=32, N=48, K=32, T=bf16)", "bf16", 32 * 48 * 32, 1024),
-        ("rounded_product(M=32, N=16, K=64)", "f32", 32 * 16 * 64, 512),
-        ("any_product(M=16, N=16, K=64, T=i8, Acc=i32)", "i8", 16 * 16 * 64, 2048),
+        ("half_matmul(M=64, N=16, K=32)", "f16", 64 * 16 * 32, 1024, 16 * 8 * 16),
+        ("half_matmul(M=32, N=48, K=32, T=bf16)", "bf16", 32 * 48 * 32, 1024, 16 * 8 * 16),
+        ("rounded_product(M=32, N=16, K=64)", "f32", 32 * 16 * 64, 512, 16 * 8 * 8),
+        ("any_product(M=16, N=16, K=64, T=i8, Acc=i32)", "i8", 16 * 16 * 64, 2048, 16 * 8 * 32),
     ],
 )
-def test_products_of_tensor_cores_take_time(text: str, type_: str, count: int, rate: int, tmp_path: Path) -> None:
+def test_products_of_tensor_cores_take_time(
+    text: str, type_: str, count: int, rate: int, each: int, tmp_path: Path
+) -> None:
+    """`each` has the multiplications of one instruction, of which there are several in a declared one."""
     ((_, found),) = drawn(task(tmp_path, text, "tensor_core"), 1, {"tensor_core": True})
     (k,) = (k for k in found.kernels if any(collectives_in(k.body)))
     c = counted(k, {}, {x.name: x.dtype.bytes for x in (*found.params, *found.scratch)})
-    assert c.products == {(type_, False): count}
+    assert c.products == {(type_, False): count} and c.requests["product"] == count / each
     blocks = prod(constant(n) or 0 for n in k.grid)
     (e,) = (e for e in estimates(found, A100, {}) if e.kernel == k.name)
     assert e.products == pytest.approx(count / rate / blocks * -(-blocks // 108))
@@ -298,6 +301,56 @@ def test_strided_stores_touch_more_lines() -> None:
     assert far.lines == 32 * near.lines > near.lines
 
 
+UNEVEN = """
+program p(A: f32[ROWS, 4096], C: f32[ROWS, 4096]) {
+    bound("block.x") for i in ROWS @("persistent", true) {
+        bound("thread.x") for j in 256 { for k in 16 {
+            block C { spatial vi in ROWS = i; spatial vj in 4096 = k * 256 + j; C[vi, vj] = A[vi, vj] }
+        } }
+    }
+}
+"""
+
+
+def test_the_busiest_block_of_a_persistent_grid_decides() -> None:
+    """One iteration more than multiprocessors takes as long as two for each, where memory is no limit."""
+    cores = A100.cores
+    even, uneven, full = (
+        estimate(lower_device(program(UNEVEN.replace("ROWS", str(n))), cores=cores))
+        for n in (cores, cores + 1, 2 * cores)
+    )
+    assert uneven.lines == full.lines == 2 * even.lines and uneven.memory < 1.02 * even.memory
+    assert uneven.latency == pytest.approx(full.latency, rel=0.05) and uneven.latency > 1.8 * even.latency
+
+
+def test_the_last_block_of_a_triangle_decides() -> None:
+    """Its row is twice as long as the average one."""
+    text = (
+        SHARED.replace("SIZE", "256")
+        .replace("PLACE", "vr")
+        .replace("reduce vr in 64 = r", "reduce vr in 64 = r\n where r <= i")
+    )
+    (k,) = (p := lower_device(program(text))).kernels
+    every, last = (counted(k, {}, {"A": 4, "C": 4}, block=n) for n in (None, 63))
+    assert last.passes * 64 > 1.8 * every.passes
+    assert estimate(p).shared == last.passes
+
+
+def test_functions_that_may_be_near_are_an_instruction() -> None:
+    """The hardware has one for what is rounded to 16 bits; a function of a constant is a constant."""
+    warps, text = 1024 * 1024 / 32, COPY.replace("PLACE", "k * 256 + j").replace("WHERE", "vi, vj").replace("KIND", "")
+
+    def found(value: str, type_: str, approx: float = 0.0) -> dict[str, float]:
+        p = lower_device(program(text.replace("C: f32", f"C: {type_}").replace("= A[vi, vj]", f"= {value}")))
+        c = counted(p.kernels[0], {}, {"A": 4, "C": 2}, approx=approx)
+        return {of: n / warps for of, n in c.instructions.items() if of in ("floats", "special")}
+
+    assert found("f16(exp(A[vi, vj]))", "f16") == {"special": 1}
+    assert found("exp(A[vi, vj])", "f32", 1.0) == {"floats": 1, "special": 1}
+    assert found("exp(A[vi, vj])", "f32")["floats"] > 10
+    assert found("A[vi, vj] * rsqrt(64.0)", "f32") == {"floats": 1}
+
+
 PTX = """
 .visible .entry k_0(
 {
@@ -340,3 +393,41 @@ def test_a_loop_runs_as_often_as_explains_its_loads(
     assert told["floats"] == pytest.approx(160, rel=0.01) and told["accesses"] == pytest.approx(170, rel=0.01)
     assert told["integers"] == pytest.approx(160 * each, rel=0.1)
     assert instructions(c, (), 10) == c.instructions, "without code it is the count"
+
+
+WAITING = """
+	.section	.text.k_0,"ax",@progbits
+        /*0000*/                   S2R R0, SR_TID.X ;
+.L_x_1:
+        /*0010*/                   SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [R2] ;
+        /*0020*/              @!P0 BRA `(.L_x_3) ;
+.L_x_2:
+        /*0030*/                   LDS R3, [R4] ;
+        /*0040*/                   BRA.DIV UR4, `(.L_x_5) ;
+        /*0050*/               @P1 BRA `(.L_x_1) ;
+        /*0060*/                   STG.E desc[UR4][R6.64], R3 ;
+        /*0070*/                   CALL.REL.NOINC `($__internal_0) ;
+.L_x_5:
+        /*0080*/                   EXIT ;
+.L_x_3:
+        /*0090*/                   SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [R2] ;
+        /*00a0*/              @!P0 BRA `(.L_x_3) ;
+        /*00b0*/                   BRA `(.L_x_2) ;
+$__internal_0:
+        /*00c0*/                   LOP3.LUT R6, R6, 0xff, RZ, 0xc0, !PT ;
+        /*00d0*/                   RET.REL.NODEC R2 `(k_0) ;
+.L_x_4:
+        /*00e0*/                   BRA `(.L_x_4) ;
+"""
+
+
+def test_a_wait_behind_the_kernel_is_in_the_loop_that_waits() -> None:
+    """And what stands between is in none; functions and what fills up the code do not run."""
+    found = loops_in_sass(WAITING)["k_0"]
+    assert [x.around for x in found] == [-1, 0, 1]
+    assert [dict(x.requests) for x in found] == [{"global store": 1}, {"shared load": 1}, {}]
+    assert [dict(x.instructions) for x in found] == [
+        {"others": 3, "accesses": 1},
+        {"accesses": 2, "others": 4},
+        {"accesses": 1, "others": 1},
+    ]

@@ -58,6 +58,28 @@ def test_sectors_and_passes() -> None:
     assert passes(lanes * 16, 16, every) == 4
 
 
+SASS = """
+	.section	.text.k_0,"ax",@progbits
+	//## File "k.ptx", line 9
+        /*0000*/                   LDG.E R2, desc[UR4][R4.64] ;
+        /*0010*/               @P0 BRA `(.L_x_1) ;
+	//## File "k.ptx", line 12
+        /*0020*/                   CALL.REL.NOINC `($__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath) ;
+.L_x_1:
+        /*0030*/                   EXIT ;
+$__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath:
+        /*0040*/                   LOP3.LUT R6, R6, 0xff, RZ, 0xc0, !PT ;
+        /*0050*/                   RET.REL.NODEC R2 `(k_0) ;
+"""
+
+
+def test_a_function_of_machine_code_is_of_no_line() -> None:
+    """It stands behind the last line of a kernel, and does not run as often as that."""
+    assert gpu_ranking.blocks_of(SASS)["k_0"] == (
+        (("LDG.E", 9), ("BRA", 9)), (("CALL.REL.NOINC", 12),), (("EXIT", 12),), (), (("LOP3.LUT", 0), ("RET.REL.NODEC", 0)),
+    )  # fmt: skip
+
+
 @pytest.mark.corpus
 def test_the_model_ranks_as_the_estimate_does(tmp_path: Path) -> None:
     if tool("ptxas") is None or tool("nvdisasm") is None:

@@ -8,6 +8,8 @@ for true.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -47,6 +49,7 @@ from tensorc_dsl.backend.cuda.lower.private_storage import Numbers, evaluate
 from tensorc_dsl.backend.cuda.lower.synchronization import loads_under
 from tensorc_dsl.backend.cuda.model.machine import MACHINES, Machine
 from tensorc_dsl.base.frozen import frozen
+from tensorc_dsl.ir.contraction import rounded_function
 from tensorc_dsl.ir.expr import (
     ZERO,
     Binary,
@@ -104,14 +107,40 @@ REPEATED = 3.0
 FLOATS, INTEGERS, SPECIAL, ACCESSES, OTHERS = CLASSES = ("floats", "integers", "special", "accesses", "others")
 """The classes of instructions: what pipe of a multiprocessor has them. The last is every other one."""
 
+ARITHMETIC = (FLOATS, INTEGERS, SPECIAL)
+
+
+_FRAGMENTS = {"ldmatrix": "fragment", "ld": "shared load"}
+"""What loads a fragment, by the first word of its code: the kind of access. Others set or store one."""
+
+_MOVES = (*_FRAGMENTS, "stmatrix", "st")
+
+
+@frozen
+class Waits:
+    """The cycles that a warp of a role waits, one instruction after the other, with what all roles do before and behind: for
+    arithmetic, for all else, and for what was `started` ahead, as it begins and after what passes `ahead` of the wait."""
+
+    arithmetic: float = 0.0
+    others: float = 0.0
+    started: float = 0.0
+    ahead: float = 0.0
+    by_role: bool = False
+
+    def cycles(self, arithmetic: float) -> float:
+        """All of them, with so many times the arithmetic. What is started so many rounds ahead is there after its latency;
+        another role starts it when the round before it in its place has ended."""
+        waiting = self.others + self.arithmetic * arithmetic
+        by_role = waiting * self.ahead / self.started if self.by_role and self.started else 0.0
+        return max(waiting, self.ahead + by_role)
+
 
 @frozen
 class Counted:
     """What all warps of a kernel do together: instructions of warps by class, how often each kind of access, copy and product
     is asked for, sectors of global memory that they move and lines that their requests touch, passes over the banks of shared
-    memory, and the multiplications of tensor cores, by type of the factors and whether warpgroups do them.
-
-    `latency` has the cycles that a warp of the slowest role waits, one instruction after the other.
+    memory, the multiplications of tensor cores, by type of the factors and whether warpgroups do them, and what a warp of
+    each role waits for.
     """
 
     instructions: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -119,13 +148,18 @@ class Counted:
     sectors: float = 0.0
     lines: float = 0.0
     passes: float = 0.0
-    latency: float = 0.0
+    waits: tuple[Waits, ...] = ()
     products: Mapping[tuple[str, bool], float] = field(default_factory=dict[tuple[str, bool], float])
 
     @property
     def issued(self) -> float:
         """All instructions."""
         return sum(self.instructions.values())
+
+    def latency(self, instructions: Mapping[str, float]) -> float:
+        """The cycles that a warp of the slowest role waits, where the kernel has so many instructions by class."""
+        own, code = (sum(x.get(of, 0.0) for of in ARITHMETIC) for x in (self.instructions, instructions))
+        return max((w.cycles(code / own if own else 1.0) for w in self.waits), default=0.0)
 
 
 @frozen
@@ -173,9 +207,11 @@ class _Counter:
     """The warps that each mbarrier waits for, 0 for one that waits for bytes."""
     joins: bool
     """Whether adjacent accesses of unrolled iterations are one."""
+    approx: float
+    """The relative error that functions of f32 may have."""
     found: dict[str, float] = field(default_factory=dict[str, float])
     waits: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
-    """The cycles of all warps of a role, those of waiting and those of what was started ahead."""
+    """The cycles of all warps of a role, by what they wait for, as `Waits` has it."""
     roles: dict[str, float] = field(default_factory=dict[str, float])
     """The warps of each role."""
     products: dict[tuple[str, bool], float] = field(default_factory=dict[tuple[str, bool], float])
@@ -192,7 +228,7 @@ class _Counter:
                 case Barrier():
                     self._does(here, OF_BARRIER)
                 case TmaLoad(size=size):  # one thread of those here starts it, and no lane moves its bytes
-                    self._does(here, OF_INSTRUCTION, of=ACCESSES)
+                    self._does(here, OF_INSTRUCTION, of=ACCESSES, kind="tile")
                     self._add("sectors", here, size / SECTOR / here.warps)
                     self._add("passes", here, size / WIDEST / here.warps)
                 case TmaStore(body=inner):
@@ -244,7 +280,7 @@ class _Counter:
                         self._does(inside, OF_INSTRUCTION / REPEATED, REPEATED)
                     self.flat(inner, inside)
                 case If(cond=cond, body=inner):
-                    self._does(here, OF_INSTRUCTION, _operations(cond)[INTEGERS] or 1.0)
+                    self._does(here, OF_INSTRUCTION, _operations(cond, self.approx)[INTEGERS] or 1.0)
                     self.flat(inner, replace(here.under(cond), spans={}))
                 case Alloc(body=inner):
                     self.flat(inner, here)
@@ -256,9 +292,12 @@ class _Counter:
                     raise AssertionError("no pass of GPUs makes them")
 
     def _together(self, i: Intrinsic, code: str, body: tuple[Flat, ...], here: _Here) -> None:
-        """An instruction of all lanes: a product, or a fragment that is loaded."""
+        """An instruction of all lanes: a product, or a fragment that is loaded, stored or set."""
+        words = Counter(re.findall(r"(?:^|[{;])\s*(\w+)\.", code))
         if not _is_product(i):
-            self._does(here, OF_SHARED, of=ACCESSES, kind="fragment")
+            for word, n in words.items():
+                waits = OF_SHARED if word in _FRAGMENTS else OF_INSTRUCTION
+                self._does(here, waits, n, of=ACCESSES if word in _MOVES else OTHERS, kind=_FRAGMENTS.get(word, ""))
             for x in _accesses(body):
                 self._store(x, here, alone=False)
             return
@@ -268,7 +307,9 @@ class _Counter:
         every = count * float(np.sum(here.weight * here.active.any(axis=1)))
         self.products[factor, group] = self.products.get((factor, group), 0.0) + every
         own = self.machine.product_cycles(factor, count * GROUP, of_group=group)  # of a quarter of the multiprocessor
-        self._does(here, own if group else OF_PRODUCT, of=OTHERS, kind="group" if group else "product", least=own)
+        n = max(1, words["wgmma" if group else "mma"])  # which do not wait for each other
+        self._does(here, own if group else OF_PRODUCT, n, of=OTHERS, kind="group" if group else "product", least=own / n,
+                   apart=n * prod(here.unrolled.values()))  # fmt: skip
         if group:  # it reads shared memory by itself: what of its operands is there
             for b in i.operands:
                 if b.name != i.store.buffer and any(x.buffer in self.shared for x in _loads_of(body, b.dtype.name)):
@@ -340,9 +381,10 @@ class _Counter:
         if kind:
             self._add(f"{_ASKS}{kind}", here, count)
         together = min(MOST_APART, apart or prod(here.unrolled.values()))
-        self._waits(here, count * max(latency / max(together, 1.0), least))
+        waits = "arithmetic" if of in ARITHMETIC else "others"
+        self._waits(here, count * max(latency / max(together, 1.0), least), waits)
 
-    def _waits(self, here: _Here, cycles: float, what: str = "waiting") -> None:
+    def _waits(self, here: _Here, cycles: float, what: str = "others") -> None:
         here_too = float(np.sum(here.weight * here.active.any(axis=1)))
         self.waits[here.role, what] = self.waits.get((here.role, what), 0.0) + here_too * cycles
 
@@ -351,16 +393,12 @@ class _Counter:
         self._waits(here, OF_MEMORY, "started")
         self._waits(here, OF_MEMORY / rounds, "ahead")
 
-    def latency(self, role: str) -> float:
-        """The cycles that a warp of a role takes alone, with what all roles do before and behind. What is started so many
-        rounds ahead is there after its latency; another role starts it when the round before it in its place has ended."""
-
+    def of_role(self, role: str) -> Waits:
         def of_warp(what: str) -> float:
             every = {"": self.roles[""], role: self.roles[role]}
             return sum(self.waits.get((r, what), 0.0) / n for r, n in every.items())
 
-        waiting, started, ahead = map(of_warp, ("waiting", "started", "ahead"))
-        return max(waiting, ahead + (waiting * ahead / started if role and started else 0.0))
+        return Waits(*map(of_warp, ("arithmetic", "others", "started", "ahead")), by_role=bool(role))
 
     def _store(self, s: Store, here: _Here, *, alone: bool = True) -> None:
         """A store with the loads of its value, whose latencies pass at the same time; not `alone`, it is a part of an
@@ -384,7 +422,7 @@ class _Counter:
         own = any(x.buffer == s.buffer for x in loads(s.value))
         known = free_vars(s.indices[0]) if own else None
         apart = prod(n for v, n in here.unrolled.items() if known is None or v in known) * times
-        for of, count in _operations(s.value).items():
+        for of, count in _operations(s.value, self.approx).items():
             self._does(here, OF_INSTRUCTION * DEEP / CALL if count >= CALL else OF_INSTRUCTION, float(count * times), of=of,
                        apart=apart)  # fmt: skip
 
@@ -469,9 +507,12 @@ def counted(
     machine: Machine | None = None,
     *,
     joins: bool = True,
+    approx: float = 0.0,
+    block: int | None = None,
 ) -> Counted:
-    """What the warps of a kernel do; `bytes_of` has the sizes of elements of its arrays. Adjacent accesses are one if it
-    `joins` them, as the code of a GPU has them and an emulation does not."""
+    """What the warps of a kernel do, or of the `block` of that number; `bytes_of` has the sizes of elements of its arrays.
+    Adjacent accesses are one if it `joins` them, as the code of a GPU has them and an emulation does not. Functions of f32
+    may have the error `approx`."""
     rng = np.random.default_rng(0)
     warps = -(-k.threads // LANES)
     shape = (SAMPLES, LANES)
@@ -482,15 +523,18 @@ def counted(
     blocks = 1
     for axis, extent in zip(BLOCK_AXES, k.grid, strict=True):
         n = int(evaluate(extent, {**values, "": one}).max())
-        values[axis] = np.floor(_spread(rng, SAMPLES) * max(n, 1)).astype(np.int64)[:, None] * one
+        some = np.floor(_spread(rng, SAMPLES) * max(n, 1)).astype(np.int64)[:, None]
+        values[axis] = one * (some if block is None else block // blocks % max(n, 1))
         blocks *= n
+    blocks = blocks if block is None else 1
     weight = blocks * warps / SAMPLES * np.ones(SAMPLES)
     if warps <= SAMPLES:  # each of them is among those that are looked at
         weight = blocks / np.bincount(own, minlength=warps)[own]
     here = _Here(values, values[THREAD] < k.threads, weight, warps=warps)
     awaited = next((s.awaited for s in inside(k.body) if isinstance(s, InitMbarriers)), ())
     sizes_of = {b.name: b.dtype.bytes for b in k.shared}
-    counter = _Counter(sizes_of, {n: bytes_of[n] for n in k.params}, rng, machine or MACHINES[80], awaited, joins)
+    params = {n: bytes_of[n] for n in k.params}
+    counter = _Counter(sizes_of, params, rng, machine or MACHINES[80], awaited, joins, approx)
     counter.roles[""] = max(blocks, 1) * warps
     if blocks:
         counter.device(k.body, here)
@@ -501,7 +545,7 @@ def counted(
         found.get("sectors", 0.0),
         found.get("lines", 0.0),
         found.get("passes", 0.0),
-        max(counter.latency(role) for role in counter.roles),
+        tuple(counter.of_role(role) for role in counter.roles),
         counter.products,
     )
 
@@ -534,18 +578,24 @@ def _once(x: Load, s: Store, here: _Here) -> _Here:
     return replace(here, weight=here.weight / same)
 
 
-def _operations(e: Expr) -> dict[str, int]:
+def _operations(e: Expr, approx: float) -> dict[str, int]:
     """The instructions of an expression by class, about: a product that is added is one with the sum; subscripts are counted
-    with their accesses."""
-    out: dict[str, int] = dict.fromkeys((FLOATS, INTEGERS), 0)
-    _add_operations(e, out)
+    with their accesses; a function that may be that near is one instruction behind one that scales its argument."""
+    out: dict[str, int] = dict.fromkeys((FLOATS, INTEGERS, SPECIAL), 0)
+    _add_operations(e, approx, out)
     return out
 
 
-def _add_operations(e: Expr, out: dict[str, int]) -> None:
+def _add_operations(e: Expr, approx: float, out: dict[str, int]) -> None:
+    short = rounded_function(e, approx)
     match e:
         case Load():
             return
+        case _ if not free_vars(e) and not any(loads(e)):
+            return  # a constant, whatever it is of
+        case _ if short is not None:
+            parts, count = short.args, 1
+            out[SPECIAL] += 1
         case Binary(op="+", lhs=a, rhs=Binary(op="*", lhs=b, rhs=c)):
             parts, count = (a, b, c), 1
         case Call(args=args):
@@ -556,7 +606,7 @@ def _add_operations(e: Expr, out: dict[str, int]) -> None:
     chooses = isinstance(e, Select | Compare | Cast) or (isinstance(e, Binary) and e.op in ("min", "max"))
     out[FLOATS if dtype_of(e).is_float and not chooses else INTEGERS] += count
     for x in parts:
-        _add_operations(x, out)
+        _add_operations(x, approx, out)
 
 
 def _loads_of(body: tuple[Flat, ...], dtype: str) -> Iterator[Load]:

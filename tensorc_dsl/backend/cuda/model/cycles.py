@@ -9,13 +9,13 @@ Microbenchmarking, 2018). None was measured here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import inf, prod
 
 from tensorc_dsl.backend.cuda.compiled import cpu_of
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, roles_in
 from tensorc_dsl.backend.cuda.lower.pipelines import first_registers
-from tensorc_dsl.backend.cuda.model.counts import ACCESSES, FLOATS, INTEGERS, SECTOR, SPECIAL, Counted, counted
+from tensorc_dsl.backend.cuda.model.counts import ACCESSES, FLOATS, INTEGERS, SECTOR, SPECIAL, counted
 from tensorc_dsl.backend.cuda.model.issue import instructions
 from tensorc_dsl.backend.cuda.model.machine import Machine, machine_of
 from tensorc_dsl.backend.protocol import Registers
@@ -65,12 +65,7 @@ class Estimate:
 
 def estimates(p: DeviceProgram, target: Target, sizes: Sizes, known: Registers = NONE) -> tuple[Estimate, ...]:
     """The cycles of each kernel at these sizes, on the GPU of a target. `known` is what its code says."""
-    machine = machine_of(cpu_of(target))
-    resident = [machine.resident(k.threads, registers(k, known.threads), k.shared_bytes) for k in p.kernels]
-    return tuple(
-        _estimate(p, k, counted(k, sizes, _bytes(p), machine), machine, n, target, sizes, known)
-        for k, n in zip(p.kernels, resident, strict=True)
-    )
+    return tuple(max(_estimates(p, k, target, sizes, known), key=lambda e: e.cycles) for k in p.kernels)
 
 
 def registers(k: DeviceKernel, known: Mapping[str, int]) -> int:
@@ -87,35 +82,31 @@ def _bytes(p: DeviceProgram) -> dict[str, int]:
     return {x.name: x.dtype.bytes for x in (*p.params, *p.scratch)}
 
 
-def _estimate(
-    p: DeviceProgram,
-    k: DeviceKernel,
-    c: Counted,
-    m: Machine,
-    resident: int,
-    target: Target,
-    sizes: Sizes,
-    known: Registers,
-) -> Estimate:
-    blocks = prod(evaluate_size(n, sizes) for n in k.grid)
-    most = -(-blocks // target.cores)
-    share = most / max(blocks, 1)  # of the busiest multiprocessor
+def _estimates(p: DeviceProgram, k: DeviceKernel, target: Target, sizes: Sizes, known: Registers) -> Iterator[Estimate]:
+    """The cycles of a kernel by an average block. Where no multiprocessor has a second one, by some that may have the most to
+    do: the first of a persistent grid has a tile more than the last, which has the longest row of a causal mask."""
+    m, of_bytes = machine_of(cpu_of(target)), _bytes(p)
+    resident = m.resident(k.threads, registers(k, known.threads), k.shared_bytes)
+    blocks, warps = prod(evaluate_size(n, sizes) for n in k.grid), -(-k.threads // LANES)
+    most = -(-blocks // target.cores)  # of the busiest multiprocessor
     arrays = {x.name: prod(evaluate_size(n, sizes) for n in x.shape) for x in p.params}
     arrays |= {x.name: evaluate_size(x.size, sizes) for x in p.scratch}
-    touched = sum(arrays[n] * _bytes(p)[n] for n in k.params)
-    rounds = most / max(1, min(resident, most))
-    own = instructions(c, known.loops.get(k.name, ()), blocks * -(-k.threads // LANES))
-    return Estimate(
-        k.name,
-        resident,
-        instructions=slots(own, m) * share,
-        products=share * sum(m.product_cycles(t, n, of_group=group) for (t, group), n in c.products.items()),
-        shared=c.passes * share,
-        lines=c.lines * share,
-        cache=c.sectors * SECTOR * share / CACHE,
-        memory=min(touched, c.sectors * SECTOR) / (m.memory_rate * target.cores),
-        latency=c.latency * rounds,
-    )
+    touched = sum(arrays[n] * of_bytes[n] for n in k.params)
+    every = counted(k, sizes, of_bytes, m, approx=p.approx)
+    alone = sorted({0, blocks // 2, blocks - 1}) if 1 < blocks <= target.cores else []
+    for c, n in [(counted(k, sizes, of_bytes, m, approx=p.approx, block=n), 1) for n in alone] or [(every, blocks)]:
+        share, own = most / max(n, 1), instructions(c, known.loops.get(k.name, ()), n * warps)
+        yield Estimate(
+            k.name,
+            resident,
+            instructions=slots(own, m) * share,
+            products=share * sum(m.product_cycles(t, n, of_group=group) for (t, group), n in c.products.items()),
+            shared=c.passes * share,
+            lines=c.lines * share,
+            cache=c.sectors * SECTOR * share / CACHE,
+            memory=min(touched, every.sectors * SECTOR) / (m.memory_rate * target.cores),
+            latency=c.latency(own) * most / max(1, min(resident, most)),
+        )
 
 
 def slots(own: Mapping[str, float], m: Machine) -> float:

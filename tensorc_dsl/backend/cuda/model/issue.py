@@ -8,9 +8,11 @@ the one around it.
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -53,11 +55,13 @@ _ASKED = [(kind, re.compile(words)) for kind, words in _REQUESTS.items()]
 
 @dataclass
 class _Text:
-    """The instructions of a kernel in order, where labels are, and the jumps from an instruction to a label."""
+    """The instructions of a kernel in order, where labels are, the jumps from an instruction to a label, and the instructions
+    behind which the next one does not run."""
 
     own: list[str] = field(default_factory=list[str])
     labels: dict[str, int] = field(default_factory=dict[str, int])
     jumps: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    ends: set[int] = field(default_factory=set[int])
 
 
 def loops_in_sass(text: str) -> dict[str, tuple[CodeLoop, ...]]:
@@ -69,10 +73,13 @@ def loops_in_sass(text: str) -> dict[str, tuple[CodeLoop, ...]]:
             now = kernels[found[1]] = _Text()
         elif found := re.match(r"(\.L_\w+):", line):
             now.labels[found[1]] = len(now.own)
-        elif found := re.search(r"/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+ )?([A-Z][\w.]*.*?) ?;", line):
-            if jump := re.search(r"^BRA.*`\((\.L_\w+)\)", found[1]):
+        elif found := re.search(r"/\*[0-9a-f]+\*/\s+(@!?U?P\w+ )?([A-Z][\w.]*.*?) ?;", line):
+            if jump := re.search(r"^BRA\b.*`\((\.L_\w+)\)", found[2]):
                 now.jumps.append((len(now.own), jump[1]))
-            now.own.append(found[1])
+            # A jump may have its predicate among its operands, and one of a warp whose lanes have parted goes on else.
+            if not found[1] and re.match(r"(?:EXIT|RET|BRA(?!\.(?:DIV|CONV)))(?![^`]*\bU?P\d)", found[2]):
+                now.ends.add(len(now.own))
+            now.own.append(found[2])
     return {name: tuple(_loops(t, "sass")) for name, t in kernels.items()}
 
 
@@ -90,32 +97,68 @@ def loops_in_ptx(text: str) -> dict[str, tuple[CodeLoop, ...]]:
                 words = re.sub(r"^(?:\w+:\s*)?(?:@!?%?\w+\s+)?", "", one)
                 if jump := re.match(r"bra\S*\s+(\$\w+)", words):
                     now.jumps.append((len(now.own), jump[1]))
+                if "@" not in one and (jump or re.match(r"(?:ret|exit)\b", words)):
+                    now.ends.add(len(now.own))
                 now.own.append(words)
     return {name: tuple(_loops(t, "ptx")) for name, t in kernels.items()}
 
 
 def _loops(t: _Text, kind: str) -> Iterator[CodeLoop]:
-    """A loop is what lies between a label and the last jump back to it."""
-    ends: dict[int, int] = {}
+    """The instructions by their loops. Where they stand says nothing: a wait of a loop may be behind the kernel. What no jump
+    leads to does not run: functions have the divisions of numbers that are no normal ones."""
+    behind = {at + 1 for at in (*t.ends, *(at for at, _ in t.jumps))}
+    starts = sorted(at for at in {0, *t.labels.values(), *behind} if at < len(t.own))
+    ways: dict[int, list[int]] = {a: [b] for a, b in pairwise(starts) if b - 1 not in t.ends}
     for at, label in t.jumps:
-        start = t.labels.get(label, at + 1)
-        if start <= at and not (kind == "sass" and start == at):  # a jump to itself ends machine code
-            ends[start] = max(ends.get(start, 0), at)
-    spans = [(0, len(t.own)), *sorted(ends.items(), key=lambda s: (s[0], -s[1]))]
-
-    def innermost(at: int, among: Sequence[int]) -> int:
-        return max((n for n in among if spans[n][0] <= at <= spans[n][1]), key=lambda n: (spans[n][0], -spans[n][1]))
-
+        if t.labels.get(label, len(t.own)) < len(t.own):
+            ways.setdefault(starts[bisect(starts, at) - 1], []).append(t.labels[label])
+    spans = [(-1, frozenset(_reached(0, ways))), *_nested(frozenset(_reached(0, ways)), ways, 0)]
     classes = [Counter[str]() for _ in spans]
     asked = [Counter[str]() for _ in spans]
-    for at, words in enumerate(t.own):
-        n = innermost(at, range(len(spans)))
-        found = _WORDS[kind].match(words)
-        if found or kind == "sass":  # of PTX, moves and conversions of addresses are no instructions
-            classes[n][found.lastgroup or OTHERS if found else OTHERS] += 1
-        asked[n].update(name for name, pattern in _ASKED if pattern.match(words))
-    for n, (start, _) in enumerate(spans):
-        yield CodeLoop(innermost(start, range(n)) if n else -1, classes[n], asked[n])
+    for start, end in zip(starts, [*starts[1:], len(t.own)], strict=True):
+        n = max((n for n, (_, inside) in enumerate(spans) if start in inside), default=-1)
+        for words in t.own[start:end] if n >= 0 else ():
+            found = _WORDS[kind].match(words)
+            if found or kind == "sass":  # of PTX, moves and conversions of addresses are no instructions
+                classes[n][found.lastgroup or OTHERS if found else OTHERS] += 1
+            asked[n].update(name for name, pattern in _ASKED if pattern.match(words))
+    for (around, _), own, requests in zip(spans, classes, asked, strict=True):
+        yield CodeLoop(around, own, requests)
+
+
+def _reached(first: int, ways: Mapping[int, Sequence[int]]) -> set[int]:
+    """What ways lead to, with where they begin."""
+    found, left = {first}, [first]
+    while left:
+        more = set(ways.get(left.pop(), ())) - found
+        found |= more
+        left += more
+    return found
+
+
+def _nested(
+    inside: frozenset[int], ways: Mapping[int, Sequence[int]], around: int, number: int = 1
+) -> list[tuple[int, frozenset[int]]]:
+    """The loops among these, each with the number of the one around it, which comes before it: what all ways lead back to is
+    one, and without the ways to where it begins the same holds of those inside it (Steensgaard, 1993)."""
+    from scipy.sparse import coo_matrix  # late imports: they take as long as checking a long text
+    from scipy.sparse.csgraph import connected_components
+
+    places = sorted(inside)
+    at = {place: n for n, place in enumerate(places)}
+    edges = [(at[a], at[b]) for a in places for b in ways.get(a, ()) if b in at]
+    ends = np.array(edges, np.int64).reshape(-1, 2)
+    graph = coo_matrix((np.ones(len(edges)), (ends[:, 0], ends[:, 1])), (len(places), len(places)))
+    _, parts = connected_components(graph, directed=True, connection="strong")
+    out: list[tuple[int, frozenset[int]]] = []
+    turning = {int(parts[a]) for a, b in edges if parts[a] == parts[b]}
+    for part in sorted(turning, key=lambda part: int(np.argmax(parts == part))):
+        own = frozenset(place for n, place in enumerate(places) if parts[n] == part)
+        entries = {b for a in places for b in ways.get(a, ()) if b in own and a not in own} or {min(own)}
+        out.append((around, own))
+        less = {a: [b for b in ways.get(a, ()) if b not in entries] for a in own}
+        out += _nested(own, less, number + len(out) - 1, number + len(out))
+    return out
 
 
 FEWEST = 0.01
