@@ -320,6 +320,7 @@ def test_what_tma_loads_move_is_counted() -> None:
     bytes_of = {"A": 2, "B": 2, "C": 4}
     model = counted(only, {}, bytes_of)  # without the guards, in two rounds before the loop and five in it
     assert (model.sectors, model.passes) == (7 * 3072 / 32, 7 * 3072 / 128)
+    assert model.requests["tile"] == 7 * 6 * -(-k.threads // 32), "each warp passes the loads that one thread starts"
 
 
 @pytest.mark.parametrize("swizzle", [0, 128])

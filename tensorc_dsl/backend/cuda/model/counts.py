@@ -227,12 +227,10 @@ class _Counter:
                     self.device(inner, here.under(cond))
                 case Barrier():
                     self._does(here, OF_BARRIER)
-                case TmaLoad(size=size):  # one thread of those here starts it, and no lane moves its bytes
-                    self._does(here, OF_INSTRUCTION, of=ACCESSES, kind="tile")
-                    self._add("sectors", here, size / SECTOR / here.warps)
-                    self._add("passes", here, size / WIDEST / here.warps)
+                case TmaLoad(body=inner):
+                    self._tiles(inner, here, "tile")
                 case TmaStore(body=inner):
-                    self._tma_stores(inner, here)
+                    self._tiles(inner, here)
                 case WaitTmaStores():  # what was started a tile ago has mostly read
                     self._does(here, OF_SHARED)
                 case Role(name=name, first=first, threads=threads, alone=alone, body=inner):
@@ -315,17 +313,18 @@ class _Counter:
                 if b.name != i.store.buffer and any(x.buffer in self.shared for x in _loads_of(body, b.dtype.name)):
                     self._add("passes", here, prod(constant(n) or 1 for n in b.shape) * b.dtype.bytes / WIDEST / GROUP)
 
-    def _tma_stores(self, body: tuple[Flat, ...], here: _Here) -> None:
+    def _tiles(self, body: tuple[Flat, ...], here: _Here, kind: str = "") -> None:
+        """Tiles that one thread of those here starts to copy, so no lane moves their bytes."""
         for s in body:
             if isinstance(s, Collective) and s.tile is not None:
                 size = bytes_of(s.tile)
-                self._does(here, OF_INSTRUCTION, of=ACCESSES)
+                self._does(here, OF_INSTRUCTION, of=ACCESSES, kind=kind)
                 self._add("sectors", here, size / SECTOR / here.warps)
                 self._add("passes", here, size / WIDEST / here.warps)
             elif isinstance(s, Loop):
-                self._tma_stores(s.body, self._inside(s.var, s.begin, s.end, here))
+                self._tiles(s.body, self._inside(s.var, s.begin, s.end, here), kind)
             elif isinstance(s, If):
-                self._tma_stores(s.body, here.under(s.cond))
+                self._tiles(s.body, here.under(s.cond), kind)
 
     def _is_of_warps(self, at: Expr, here: _Here) -> bool:
         """Whether an mbarrier waits for warps."""
