@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tensorc_dsl.tuning.measure.outcome import spread_of
+from tensorc_dsl.tuning.records.trial import Machine
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.model import Memory, Model, noise_of
 from tensorc_dsl.tuning.search.source import Experience, Source
@@ -55,6 +56,47 @@ def test_tasks_that_are_like_the_new_one_count_more() -> None:
     source = Source.of([*alike, *unlike], np.median(new.features, 0))
     assert source is not None
     assert np.corrcoef(source.predict(new.features), new.speeds)[0, 1] > 0.5
+
+
+def told(seed: int, machine: Machine | None = None, missed: float = 0.0, disturbed: float = 0.0) -> Experience:
+    """The first number is the logarithm to base 2 of a model's cycles, which misses the second by a factor; so large a share
+    of the trials took up to e^4 times as long as they do alone."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(150, 8))
+    other = np.where(rng.random(150) < disturbed, 4.0 * rng.random(150), 0.0)
+    return Experience(x, -math.log(2.0) * x[:, 0] + missed * x[:, 1] - other, f"task {seed}", machine)
+
+
+def _forest(tasks: list[Experience], machine: Machine | None = None) -> tuple[float, Array, Experience]:
+    """How much a source from these tasks believes its forest, what that adds to the model for a new task, and that task."""
+    new = told(99)
+    source = Source.of(tasks, new.median, machine, told=True)
+    assert source is not None
+    return source.share, source.predict(new.features) + math.log(2.0) * new.features[:, 0], new
+
+
+def test_records_that_other_work_slowed_teach_nothing() -> None:
+    """The model misses nothing; one trial in seven was disturbed."""
+    _, added, _ = _forest([told(n, disturbed=0.15) for n in range(12)])
+    assert float(added.std()) < 0.05
+
+
+def test_a_forest_is_believed_as_far_as_it_predicts_tasks_that_it_never_saw() -> None:
+    share, added, new = _forest([told(n, missed=0.4) for n in range(12)])
+    assert share == 1.0
+    assert np.corrcoef(added, new.features[:, 1])[0, 1] > 0.9
+    share, added, _ = _forest([told(n, missed=0.4 * (-1.0) ** n) for n in range(12)])
+    assert share == 0.0
+    assert not added.any()
+    assert _forest([told(0, missed=0.4)])[0] == 0.5  # nothing else says what it is worth
+
+
+def test_machines_that_contradict_each_other_teach_nothing_of_a_third() -> None:
+    here, one, other = (Machine(name, (("l2", x),)) for name, x in (("a", 1.0), ("b", 2.0), ("c", 3.0)))
+    alike = [told(n, m, 0.4) for m in (one, other) for n in range(6)]
+    unlike = [told(n, m, missed) for m, missed in ((one, 0.4), (other, -0.4)) for n in range(6)]
+    assert _forest(alike, here)[0] >= 0.75
+    assert _forest(unlike, here)[0] == 0.0
 
 
 def _slope(prior: Array, features: Array, speeds: Array) -> float:

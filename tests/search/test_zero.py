@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -23,7 +24,7 @@ from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.shipped import shipped
 from tensorc_dsl.tuning.records.trial import Trial, program_key, subject, target_key
 from tensorc_dsl.tuning.search.expansion import meaning_of, nearest
-from tensorc_dsl.tuning.search.source import Experience, Forecast, bound, guess, missed
+from tensorc_dsl.tuning.search.source import Experience, Forecast, Source, bound, guess
 from tensorc_dsl.tuning.search.space import Explorer
 from tests.records.test_database import TRIAL
 
@@ -281,13 +282,19 @@ def test_a_bound_holds_as_often_as_it_says() -> None:
 @pytest.mark.corpus
 def test_what_is_missed_is_judged_by_forests_that_never_saw_the_task() -> None:
     """The tasks have nothing in common, so a forest that had seen one would find its best, and others do not."""
+
+    def missed(tasks: Sequence[Experience]) -> tuple[float, ...]:
+        found = Source.of(tasks, tasks[0].median)
+        assert found is not None
+        return found.missed
+
     rng = np.random.default_rng(1)
     tasks = [Experience(rng.normal(size=(60, 3)), rng.normal(size=60)) for _ in range(12)]
     assert len(missed(tasks)) == 12
     assert np.median(missed(tasks)) > 3.0
     alike = [Experience(x := rng.normal(size=(60, 3)), x[:, 0].copy()) for _ in range(12)]
     assert np.median(missed(alike)) < 3.0
-    assert missed(tasks[:1]) == []
+    assert missed(tasks[:1]) == ()
     assert len(missed([*tasks[:6], Experience(rng.normal(size=(10, 3)), rng.normal(size=10))])) == 6
 
 

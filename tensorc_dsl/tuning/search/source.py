@@ -9,13 +9,14 @@ machine, so none of the two is known to be fast or slow as such.
 The schedule of a task without trials is the candidate that is predicted to be the fastest. The candidates are draws from the
 task's space, and the best schedules of other tasks, moved to this one: their decisions, and where the sizes differ the tile
 that is nearest (Gibson & Cano, PACT 2022, move whole schedules). How far the pick probably is from the best is what the same
-procedure missed on the recorded tasks, each left out of the forest that predicted it.
+procedure missed on the recorded tasks, each left out of the forest that predicted it. These forests also say how far one is
+believed (decision 175).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain
 
@@ -32,15 +33,21 @@ from tensorc_dsl.tuning.records.database import Asked, Measured, Teaches
 from tensorc_dsl.tuning.records.trial import Machine, subject, target_key
 from tensorc_dsl.tuning.search.expansion import Expander, is_told, meaning_of, with_shared_draws
 from tensorc_dsl.tuning.search.gp import Array
-from tensorc_dsl.tuning.search.model import Forest
+from tensorc_dsl.tuning.search.model import SLOPES, Forest
 from tensorc_dsl.tuning.search.space import Explorer, candidate_key
 
 SLOW = 3.0
 """A program e^3 times as slow as its task's best counts as that slow."""
 
+MISSED = 1.0
+"""A program that a model misses by more than a factor of e counts as missed by that: most such were disturbed."""
+
+SHRINK = 10.0
+"""So many trials say as much of a leaf of the forest as is known without any: one that was disturbed says little."""
+
 ROWS = 2000
 """At most so many trials, as many of each task, those of this machine first: a long search must not outvote short ones, and a
-fit takes a third of a second."""
+fit takes a sixth of a second."""
 
 FIRST = 24
 """Trials that stand for a task's prior."""
@@ -61,9 +68,11 @@ ABROAD = 0.5
 FOCUS = 0.5
 """A trial that is e times as slow as its task's best counts e^0.5 times less: slow ones need not be distinguished."""
 
-TREES, SHARE = 100, 0.3
+TREES, SHARE = 50, 0.3
 """Trees of the forest, and the share of the columns that each of them sees."""
 
+FOLDS = 5
+"""Forests that predict left-out tasks; each leaves out as many."""
 
 ITSELF = 12.0
 """How many times as much the task's own trials on another machine count: what is fast for it there mostly is so here."""
@@ -104,6 +113,10 @@ class Source:
     place: Array = field(default_factory=lambda: np.zeros(0))
     told: bool = False
     """Whether the first number is the logarithm to base 2 of a model's cycles: trees learn what it misses."""
+    share: float = 1.0
+    """The share of what the forest says that predicts tasks best that it never saw."""
+    missed: tuple[float, ...] = ()
+    """How many times as long as its best the pick for each task with enough trials takes, by a forest that never saw it."""
 
     @staticmethod
     def of(
@@ -118,6 +131,19 @@ class Source:
         `itself` are that task on other machines."""
         if not tasks:
             return None
+        found = Source._grown(tasks, median, machine, itself, told=told)
+        unseen: list[tuple[Experience, Source]] = []
+        for rest, out in _folds(tasks):
+            blind = Source._grown(rest, np.median(np.array([t.median for t in out]), axis=0), machine, told=told)
+            unseen += [(t, blind.at(t)) for t in out]
+        share = _share(unseen)
+        return replace(found, share=share, missed=tuple(replace(s, share=share).missed_of(t) for t, s in unseen))
+
+    @staticmethod
+    def _grown(
+        tasks: Sequence[Experience], median: Array, machine: Machine | None, itself: str = "", *, told: bool
+    ) -> Source:
+        """The source whose forest is believed as it is."""
         names, places = _places([machine, *(t.machine or machine for t in tasks)])
         spread = np.maximum(np.vstack([t.features for t in tasks]).std(axis=0), LEAST)
         apart = np.array([np.sqrt((((t.median - median) / spread) ** 2).mean()) for t in tasks])
@@ -143,14 +169,24 @@ class Source:
                 weights.append(weight * np.exp(FOCUS * value - apart[n]) / np.sqrt(len(picked)))
         w = np.concatenate(weights)
         forest = Forest.fit(
-            np.vstack(rows), np.concatenate(values), trees=TREES, share=SHARE, weights=w * len(w) / w.sum()
+            np.vstack(rows),
+            np.concatenate(values),
+            trees=TREES,
+            share=SHARE,
+            shrink=SHRINK,
+            weights=w * len(w) / w.sum(),
         )
         return Source(forest, median, names, places[0], told)
 
     def predict(self, features: Array) -> Array:
         """Log speeds relative to the best of the task."""
-        grown = self.forest.at(_placed(features, self.median, self.place))
+        grown = self.share * self.forest.at(_placed(features, self.median, self.place))
         return grown + _told(features) if self.told else grown
+
+    def missed_of(self, task: Experience) -> float:
+        """How many times as long as its best the pick for the task takes, among its first trials."""
+        pick = int(np.argmax(self.predict(task.features[:FIRST])))
+        return math.exp(float(task.speeds.max() - task.speeds[pick]))
 
     def at(self, task: Experience) -> Source:
         """The same forest for a task that it did not see, on that task's machine."""
@@ -161,6 +197,41 @@ class Source:
         return replace(self, median=task.median, place=place)
 
 
+def _folds(tasks: Sequence[Experience]) -> Iterator[tuple[list[Experience], list[Experience]]]:
+    """What is learnt from, and which tasks with enough trials are left out. These are as far from the rest as the task that
+    is to be predicted: of no task is another machine's trial learnt from, and where nothing is known of this machine,
+    nothing of that of those left out.
+
+    One fit for a fold: tasks count by their likeness to those left out taken together. A fit for each would miss less, as
+    that of the pick does, and take as many times as long as a fold has tasks: what is found is a little worse than it is.
+    """
+    called = [t.task or str(n) for n, t in enumerate(tasks)]
+    names, machines = [*dict.fromkeys(called)], [*dict.fromkeys(t.machine for t in tasks)]
+    abroad = None not in machines and len(machines) > 1
+    count = min(len(names), max(2, FOLDS // len(machines)) if abroad else FOLDS)
+    for machine in machines if abroad else (None,):
+        for out in (set(names[fold::count]) for fold in range(count)):
+            here = [not abroad or t.machine == machine for t in tasks]
+            rest = [t for t, n, mine in zip(tasks, called, here, strict=True) if n not in out and not (abroad and mine)]
+            left = [t for t, n, mine in zip(tasks, called, here, strict=True) if n in out and mine]
+            enough = [t for t in left if len(t.speeds) >= FIRST]
+            if rest and enough:
+                yield rest, enough
+
+
+def _share(unseen: Sequence[tuple[Experience, Source]]) -> float:
+    """The share of the forests with which these tasks are predicted best that they never saw; a half if there are none.
+
+    Errors are counted beside the median of each task, by their mean size.
+    """
+    errors: list[list[float]] = []
+    for task, source in unseen:
+        none, whole = (replace(source, share=share).predict(task.features) for share in (0.0, 1.0))
+        apart = [task.speeds - none - share * (whole - none) for share in SLOPES]
+        errors.append([float(np.minimum(np.abs(a - np.median(a)), SLOW).mean()) for a in apart])
+    return SLOPES[int(np.argmin(np.mean(errors, axis=0)))] if errors else 0.5
+
+
 def _told(features: Array) -> Array:
     """The log speeds of a model."""
     return -math.log(2.0) * features[:, 0]
@@ -169,7 +240,7 @@ def _told(features: Array) -> Array:
 def _missed(task: Experience, rows: NDArray[np.intp]) -> Array:
     """What the model missed of a task's log speeds, beside what it missed of most of them."""
     apart = task.speeds - _told(task.features)
-    return np.clip(apart - np.median(apart), -SLOW, SLOW)[rows]
+    return np.clip(apart - np.median(apart), -MISSED, MISSED)[rows]
 
 
 def _places(machines: Sequence[Machine | None]) -> tuple[tuple[str, ...], Array]:
@@ -263,9 +334,6 @@ LEAST_TASKS = 4
 PROBABILITY = 0.8
 """That the time is within the stated range, if the task is one of the same kind as the recorded ones."""
 
-FOLDS = 5
-"""Forests that predict left-out tasks; each leaves out as many."""
-
 
 @frozen
 class Forecast:
@@ -298,8 +366,7 @@ def guess(model: Model, program: Program, target: Target, default: Trace, *teach
     """
     lessons = Lessons.of(program, target, target.cores, teachers)
     tasks = lessons.tasks()
-    slower = bound(missed(tasks, lessons.machine, told=lessons.told))
-    if slower is None:
+    if len(tasks) < LEAST_TASKS:
         return None
     explorer = Explorer(model, 0, program.name, target, sizing(program).timed[-1])
     drawn = [default, *explorer.draws(DRAWS - 1)]
@@ -310,7 +377,8 @@ def guess(model: Model, program: Program, target: Target, default: Trace, *teach
     source = Source.of(
         tasks, np.median(rows[: len(drawn)], axis=0), lessons.machine, lessons.task.key, told=lessons.told
     )
-    if source is None:
+    slower = None if source is None else bound(source.missed)
+    if source is None or slower is None:
         return None
     # The fastest of another machine is .9 as fast as the best here, which the forest's pick seldom is.
     place = {tuple(sorted(d.items())): n for n, d in enumerate(itself)}
@@ -351,28 +419,6 @@ def first_choice(
     known = [*lessons.itself(), *with_shared_draws(lessons.bests(), drawn)]
     cycles = [(c, t) for t in (*drawn, *explorer.moved(known[:NEARBY])) if (c := explorer.modelled(t)) is not None]
     return min(cycles, key=lambda one: one[0], default=(0.0, default))[1]
-
-
-def missed(tasks: Sequence[Experience], machine: Machine | None = None, *, told: bool = False) -> list[float]:
-    """How many times as long as its best the pick of a forest takes that never saw the task, for each task that has enough
-    trials; the pick is among its first ones. A task is left out on all machines."""
-    found: list[float] = []
-    names = [*dict.fromkeys(t.task or str(n) for n, t in enumerate(tasks))]
-    for fold in range(min(FOLDS, len(names))):
-        out = set(names[fold::FOLDS])
-        rest = [t for n, t in enumerate(tasks) if (t.task or str(n)) not in out]
-        left_out = [t for n, t in enumerate(tasks) if (t.task or str(n)) in out and len(t.speeds) >= FIRST]
-        if not left_out:
-            continue
-        # One fit for the fold: tasks count by their likeness to those left out taken together. A fit for each would miss
-        # less, as that of the pick does, and take as many times as long as a fold has tasks: the bound is a little wide.
-        among = np.median(np.array([t.median for t in left_out]), axis=0)
-        source = Source.of(rest, among, machine, told=told)
-        for t in left_out if source is not None else ():
-            assert source is not None
-            pick = int(np.argmax(source.at(t).predict(t.features[:FIRST])))
-            found.append(math.exp(float(t.speeds.max() - t.speeds[pick])))
-    return found
 
 
 def bound(missed: Iterable[float]) -> float | None:
