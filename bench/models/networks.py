@@ -1,4 +1,4 @@
-"""ResNet-50, MobileNet-V2 and V3, BERT-base and ViT-B/16 as ONNX files with random weights, by their papers.
+"""ResNet-50, MobileNet-V2 and V3, DenseNet-121, BERT-base and ViT-B/16 as ONNX files with random weights, by their papers.
 
 `python -m bench.models.networks FOLDER` writes them; sizes are those of one image of 224² or of 128 tokens.
 """
@@ -59,11 +59,18 @@ class Network:
 
     def conv(self, x: str, made: int, taken: int, kernel: int, stride: int = 1, groups: int = 1) -> str:
         """A convolution and a batch norm."""
+        return self.batch_norm(self.plain_conv(x, made, taken, kernel, stride, groups), made)
+
+    def plain_conv(self, x: str, made: int, taken: int, kernel: int, stride: int = 1, groups: int = 1) -> str:
         pad = kernel // 2
         w = self.weight(made, taken // groups, kernel, kernel)
-        x = self.node("Conv", x, w, kernel_shape=[kernel] * 2, pads=[pad] * 4, strides=[stride] * 2, group=groups)
-        variance = self.constant(self.rng.uniform(0.9, 1.1, made).astype(np.float32))
-        return self.node("BatchNormalization", x, self.ones(made), self.zeros(made), self.zeros(made), variance)
+        return self.node("Conv", x, w, kernel_shape=[kernel] * 2, pads=[pad] * 4, strides=[stride] * 2, group=groups)
+
+    def batch_norm(self, x: str, channels: int) -> str:
+        variance = self.constant(self.rng.uniform(0.9, 1.1, channels).astype(np.float32))
+        return self.node(
+            "BatchNormalization", x, self.ones(channels), self.zeros(channels), self.zeros(channels), variance
+        )
 
     def dense(self, x: str, taken: int, made: int) -> str:
         """A product of the last dimension, and a bias."""
@@ -167,6 +174,25 @@ def mobilenet_v3() -> onnx.ModelProto:
     return n.model(n.dense(x, 1024, 1000))
 
 
+def densenet121() -> onnx.ModelProto:
+    """Huang, Liu, van der Maaten, Weinberger: Densely Connected Convolutional Networks, table 1."""
+    n = Network("densenet121")
+    x = n.node("Relu", n.conv(n.input("x", (1, 3, 224, 224)), 64, 3, 7, 2))
+    x, width = n.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]), 64
+    for stage, count in enumerate((6, 12, 24, 16)):
+        parts = [x]
+        for _ in range(count):
+            y = n.node("Concat", *parts, axis=1) if len(parts) > 1 else x
+            y = n.node("Relu", n.conv(n.node("Relu", n.batch_norm(y, width)), 128, width, 1))
+            parts.append(n.plain_conv(y, 32, 128, 3))
+            width += 32
+        x = n.node("Relu", n.batch_norm(n.node("Concat", *parts, axis=1), width))
+        if stage < 3:
+            width //= 2
+            x = n.node("AveragePool", n.plain_conv(x, width, 2 * width, 1), kernel_shape=[2, 2], strides=[2, 2])
+    return n.model(n.dense(n.node("Flatten", n.node("GlobalAveragePool", x)), width, 1000))
+
+
 def bert_base() -> onnx.ModelProto:
     """Devlin, Chang, Lee, Toutanova: BERT, with 12 layers of 768 on 128 tokens."""
     length, width, heads, words = 128, 768, 12, 30522
@@ -201,6 +227,7 @@ NETWORKS = {
     "resnet50": resnet50,
     "mobilenet_v2": mobilenet_v2,
     "mobilenet_v3": mobilenet_v3,
+    "densenet121": densenet121,
     "bert_base": bert_base,
     "vit_b16": vit_b16,
 }

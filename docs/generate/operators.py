@@ -55,9 +55,9 @@ def _row(path: str, item: tree.ComputeDef) -> list[str]:
 
 def of_torch() -> str:
     """The operators of a module of PyTorch that are translated, in alphabetical order."""
-    from tensorc_dsl.graph.torch_export import TARGETS
+    from tensorc_dsl.graph.torch_export import COMPLEX, TARGETS
 
-    return ", ".join(f"`{name}`" for name in sorted(TARGETS) if not name.startswith("_")) + "."
+    return ", ".join(f"`{name}`" for name in sorted({*TARGETS, *COMPLEX}) if not name.startswith("_")) + "."
 
 
 def of_models() -> str:

@@ -15,6 +15,9 @@ from tensorc_dsl.graph.graph import Array, Graph, Node, Unsupported, anchor, cop
 from tensorc_dsl.graph.operators.lowering import Site, axis_of, broadcast
 from tensorc_dsl.graph.operators.products import ATTENTION, ROTATION, AttentionForm
 
+_INT32, _BOOL = 6, 9
+"""ONNX's numbers of element types."""
+
 
 @dataclass(slots=True)
 class Expansion:
@@ -45,9 +48,15 @@ class Expansion:
         return self.emit("Reshape", name, self.constant(shape), to=to)
 
     def part(self) -> str:
-        """A name for a value of the node's own."""
+        """A name for a value of the node's own. A node that expands again has the same outputs, and is another operator."""
         self._parts += 1
-        return f"{anchor(self.node)}/{self._parts}"
+        return f"{anchor(self.node)}/{self.node.op}.{self._parts}"
+
+    def cast(self, name: str, kind: int) -> str:
+        """A value in another element type, by ONNX's number of that."""
+        made = self.part()
+        self.add("Cast", (name,), [made], to=kind)
+        return made
 
 
 # --- loops -------------------------------------------------------------------------------------------------------------
@@ -247,10 +256,11 @@ def _spelled(
 
 def _some(site: Site, out: Expansion, mask: str) -> str:
     """Whether a row has elements that are not masked."""
-    top = out.emit("ReduceMax", mask, out.constant([-1]), keepdims=1)
     o = site.optional(3)
     if o is None or o.dtype == "bool":
-        return top
+        # Opsets before 20 have no reductions of flags.
+        return out.cast(out.emit("ReduceMax", out.cast(mask, _INT32), out.constant([-1]), keepdims=1), _BOOL)
+    top = out.emit("ReduceMax", mask, out.constant([-1]), keepdims=1)
     return out.emit("Greater", top, out.constant(-np.inf, onnx_dtype(o.dtype)))
 
 
@@ -337,8 +347,34 @@ def _rotary(site: Site, out: Expansion) -> None:
     out.reshaped(made, x.shape, to=out.node.outputs[0])
 
 
+# --- pools -------------------------------------------------------------------------------------------------------------
+
+
+def _unpooled(site: Site, out: Expansion) -> None:
+    """Zeros with values at their places, which are counted in all images, and are in the value's own."""
+    x, at, extents = site.given(0), site.given(1), site.attribute("kernel_shape", [])
+    rank = x.type.rank - 2
+    strides, pads = site.attribute("strides") or [1] * rank, site.attribute("pads") or [0] * (2 * rank)
+    if rank < 1 or (len(extents), len(strides), len(pads)) != (rank, rank, 2 * rank) or at.shape != x.shape:
+        raise Unsupported(f"{x.type} at {at.type}")
+    sizes = [
+        (n - 1) * s + k - pads[d] - pads[d + rank]
+        for d, (n, s, k) in enumerate(zip(x.shape[2:], strides, extents, strict=True))
+    ]
+    asked = site.ints(2, "the shape of the result")
+    shape = (*x.shape[:2], *sizes)
+    if min(sizes) < 1 or (asked is not None and tuple(asked) != shape):
+        raise Unsupported(f"a result of the shape {asked}, where the window makes {list(shape)}")
+    rows = (prod(x.shape[:2]), -1)
+    places = out.emit("Mod", out.reshaped(at.name, rows), out.constant(prod(sizes)))
+    zeros = out.constant(np.zeros((rows[0], prod(sizes))), onnx_dtype(x.dtype))
+    made = out.emit("ScatterElements", zeros, places, out.reshaped(x.name, rows), axis=1)
+    out.reshaped(made, shape, to=out.node.outputs[0])
+
+
 EXPANSIONS: Mapping[str, Callable[[Site, Expansion], None]] = {
     "Attention": _attention,
+    "MaxUnpool": _unpooled,
     "RotaryEmbedding": _rotary,
     "Scan": _scan,
 }

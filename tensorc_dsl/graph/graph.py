@@ -28,7 +28,7 @@ NUMPY: Mapping[str, str] = {ours: theirs for theirs, ours in DTYPES.items()} | {
 
 
 def onnx_dtype(dtype: str) -> np.dtype[Any]:
-    """The element type of a constant in an import; that of bf16 is of the package `ml_dtypes`, which comes with `onnx`."""
+    """The element type of a constant in an import; that of bf16 is from `ml_dtypes`, which comes with the extras."""
     if dtype == "bf16":
         from ml_dtypes import bfloat16
 

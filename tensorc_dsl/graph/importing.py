@@ -75,6 +75,7 @@ _WRITERS: Mapping[str, Writer] = {
         *TABLE.items(),
         (products.ATTENTION, products.attention),
         (products.ROTATION, products.rotation),
+        (products.GROUPED, products.grouped),
         (reductions.FLAT_SOFTMAX, partial(reductions.softmax, False, True)),
     )
 }
@@ -228,7 +229,7 @@ class _Importer:
             except Unsupported as e:
                 self.refused.append((f"`{node.place}` ({node.op})", str(e)))
                 self.lose(node)
-            except (ValueError, IndexError, KeyError, TypeError, OverflowError) as e:
+            except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as e:
                 # A rank, a number of outputs or an attribute that no such operator has.
                 self.refused.append((f"`{node.place}` ({node.op})", f"inputs or attributes that do not fit it: {e}"))
                 self.lose(node)

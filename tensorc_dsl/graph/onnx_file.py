@@ -437,8 +437,10 @@ _FOREIGN: Mapping[str, str] = {
     **dict.fromkeys(
         ("ai.onnx.preview.training", "ai.onnx.training"), "training is not supported: export the model for inference"
     ),
+    f"{OWN}.DynamicQuantizeLSTM": "its states are rounded to 8 bits at each step: quantize the model without this layer",
+    "com.microsoft.nchwc": "the file was optimized for one machine: optimize it at the level `extended`, or not",
 }
-"""Why operators of other domains are not supported."""
+"""Why operators of other domains are not supported, by domain or by operator."""
 
 
 class _Reader:
@@ -471,9 +473,8 @@ class _Reader:
             if n.domain in _STANDARD:
                 self._require_form(n, n.name or f"node {number}")
             else:
-                attributes[REASON] = _FOREIGN.get(
-                    n.domain, f"the operators of the domain `{n.domain}` are not supported"
-                )
+                whole = _FOREIGN.get(n.domain, f"the operators of the domain `{n.domain}` are not supported")
+                attributes[REASON] = _FOREIGN.get(op, whole)
             nodes.append(Node(op, tuple(n.input), tuple(n.output), attributes, n.name or f"node {number}"))
         self._require_wide(nodes, graph)
         return Graph(graph.name, inputs, tuple(o.name for o in graph.output), nodes, constants)

@@ -9,16 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from tensorc_dsl.graph.expanding import Expansion
-from tensorc_dsl.graph.graph import Unsupported, onnx_dtype
-from tensorc_dsl.graph.operators.lowering import Site
+from tensorc_dsl.graph.graph import Array, Unsupported, onnx_dtype
+from tensorc_dsl.graph.operators.lowering import Operand, Site
+from tensorc_dsl.graph.runtime_attention import ATTENTIONS, given_name
 
 Expand = Callable[[Site, Expansion], None]
-
-
-def _given(site: Site, n: int) -> str:
-    """The name of an input, "" for one that is left out."""
-    return site.node.inputs[n] if n < len(site.node.inputs) else ""
 
 
 def _without(site: Site, *names: str) -> dict[str, Any]:
@@ -33,13 +31,6 @@ def _first(site: Site, *further: int) -> str:
     return site.node.outputs[0]
 
 
-def _cast(out: Expansion, name: str, kind: int) -> str:
-    """A value in another element type, by ONNX's number of that."""
-    made = out.part()
-    out.add("Cast", (name,), [made], to=kind)
-    return made
-
-
 # --- activations and products ------------------------------------------------------------------------------------------
 
 
@@ -50,7 +41,7 @@ def _renamed(op: str, site: Site, out: Expansion) -> None:
 
 def _biased_gelu(how: str, site: Site, out: Expansion) -> None:
     x = site.node.inputs[0]
-    if _given(site, 1):
+    if given_name(site, 1):
         x = out.emit("Add", x, site.node.inputs[1])
     out.emit("Gelu", x, to=_first(site), approximate=how)
 
@@ -82,7 +73,7 @@ def _activated(site: Site, out: Expansion, x: str, name: str, numbers: Sequence[
 def _fused_conv(site: Site, out: Expansion) -> None:
     rest = _without(site, "activation", "activation_params")
     x = out.emit("Conv", *site.node.inputs[:3], **rest)
-    if _given(site, 3):
+    if given_name(site, 3):
         x = out.emit("Add", x, site.node.inputs[3])
     _activated(site, out, x, site.attribute("activation", ""), site.attribute("activation_params", []))
 
@@ -115,73 +106,41 @@ def _fused_matmul(site: Site, out: Expansion) -> None:
     )
 
 
-# --- norms and attention -----------------------------------------------------------------------------------------------
+# --- norms and embeddings ----------------------------------------------------------------------------------------------
 
 
 def _skip_norm(op: str, site: Site, out: Expansion) -> None:
     """The norm of a sum, which may be the fourth output."""
     is_layer = op == "LayerNormalization"
-    bias = _given(site, 4 if is_layer else 3)
+    bias = given_name(site, 4 if is_layer else 3)
     end = _first(site, 3)
     total = site.node.outputs[3] if site.wants(3) else ""
     x = site.node.inputs[0]
     if bias:
         x = out.emit("Add", x, bias)
     x = out.emit("Add", x, site.node.inputs[1], to=total)
-    scales = [n for n in (_given(site, 2), _given(site, 3) if is_layer else "") if n]
+    scales = [n for n in (given_name(site, 2), given_name(site, 3) if is_layer else "") if n]
     out.emit(op, x, *scales, to=end, axis=-1, epsilon=site.attribute("epsilon", 1e-12 if is_layer else 1e-5))
 
 
-def _multi_head(site: Site, out: Expansion) -> None:
-    heads = site.attribute("num_heads", 0)
-    if any(_given(site, n) for n in (4, *range(6, 10))) or any(site.wants(n) for n in range(1, len(site.node.outputs))):
-        raise Unsupported("padded keys, or keys of earlier steps")
-    parts = [site.given(n) for n in range(3)]
-    if any(o.type.rank != 3 for o in parts):
-        raise Unsupported(f"operands {', '.join(str(o.type) for o in parts)}")
-    names = [o.name for o in parts]
-    if _given(site, 3):
-        sizes = out.constant([o.shape[2] for o in parts])
-        biases = _split(out, site.node.inputs[3], sizes, 0)
-        names = [out.emit("Add", n, b) for n, b in zip(names, biases, strict=True)]
-    _attended(
-        site, out, names, heads, _given(site, 5), site.attribute("scale"), bool(site.attribute("unidirectional", 0))
+def _embedded_norm(site: Site, out: Expansion) -> None:
+    """The norm of the sum of rows of words, of places and of segments; the sum may be the third output."""
+    words, segments, at = site.given(0), site.optional(1), given_name(site, 8)
+    if site.wants(1) and given_name(site, 7):
+        raise Unsupported("the number of words that count as an output")
+    batch, length = words.shape
+    x = out.emit("Gather", site.node.inputs[2], words.name)
+    x = out.emit("Add", x, out.emit("Gather", site.node.inputs[3], at or out.constant([list(range(length))])))
+    if segments is not None:
+        x = out.emit("Add", x, out.emit("Gather", site.node.inputs[4], segments.name))
+    if site.wants(2):
+        out.emit("Identity", x, to=site.node.outputs[2])
+    if site.wants(1):
+        out.emit("Identity", out.constant([0] * batch, np.int32), to=site.node.outputs[1])
+    scales = site.node.inputs[5:7]
+    out.emit(
+        "LayerNormalization", x, *scales, to=site.node.outputs[0], axis=-1, epsilon=site.attribute("epsilon", 1e-12)
     )
-
-
-def _self_attention(site: Site, out: Expansion) -> None:
-    x, w, mask = site.given(0), site.given(1), site.optional(3)
-    heads = site.attribute("num_heads", 0)
-    if any(_given(site, n) for n in (4, 6)) or any(site.wants(n) for n in range(1, len(site.node.outputs))):
-        raise Unsupported("keys of earlier steps")
-    made = out.emit("MatMul", x.name, w.name)
-    if _given(site, 2):
-        made = out.emit("Add", made, site.node.inputs[2])
-    sizes = site.attribute("qkv_hidden_sizes") or [w.shape[1] // 3] * 3
-    names = _split(out, made, out.constant(sizes), 2)
-    seen = _given(site, 5)
-    if mask is not None:
-        if seen or mask.type.rank != 2 or mask.shape != x.shape[:2]:
-            raise Unsupported(f"a mask {mask.type}")
-        kept = _cast(out, mask.name, 9)  # bool
-        seen = out.reshaped(kept, (x.shape[0], 1, 1, x.shape[1]))
-    _attended(site, out, names, heads, seen, site.attribute("scale"), bool(site.attribute("unidirectional", 0)))
-
-
-def _split(out: Expansion, name: str, sizes: str, axis: int) -> list[str]:
-    """The three parts of a value."""
-    names = [out.part() for _ in range(3)]
-    out.add("Split", (name, sizes), names, axis=axis)
-    return names
-
-
-def _attended(
-    site: Site, out: Expansion, names: Sequence[str], heads: int, mask: str, scale: float | None, causal: bool
-) -> None:
-    given: dict[str, Any] = {"q_num_heads": heads, "kv_num_heads": heads, "is_causal": int(causal)}
-    if scale:
-        given["scale"] = scale
-    out.emit("Identity", out.emit("Attention", *names, *([mask] if mask else []), **given), to=site.node.outputs[0])
 
 
 # --- quantized values --------------------------------------------------------------------------------------------------
@@ -194,7 +153,7 @@ def _real(site: Site, out: Expansion, n: int) -> str:
 
 def _quantized(site: Site, out: Expansion, x: str, scale: int, like: int) -> None:
     """The result of the node, quantized; without a zero point, to the type of the input of number `like`."""
-    zero = _given(site, scale + 1) or out.constant(0, onnx_dtype(site.given(like).dtype))
+    zero = given_name(site, scale + 1) or out.constant(0, onnx_dtype(site.given(like).dtype))
     out.emit("QuantizeLinear", x, site.node.inputs[scale], zero, to=site.node.outputs[0])
 
 
@@ -221,11 +180,11 @@ def _quantized_gemm(site: Site, out: Expansion) -> None:
     """The term is of integers in the scale of the products."""
     parts, rest = [_real(site, out, 0), _real(site, out, 3)], site.node.attributes
     x = out.emit("Gemm", *parts, **rest)
-    if _given(site, 6):
+    if given_name(site, 6):
         scale = out.emit("Mul", site.node.inputs[1], site.node.inputs[4])
-        term = out.emit("Mul", _cast(out, site.node.inputs[6], 1), scale)  # float
+        term = out.emit("Mul", out.cast(site.node.inputs[6], 1), scale)  # float
         x = out.emit("Add", x, term)
-    if _given(site, 7):
+    if given_name(site, 7):
         _quantized(site, out, x, 7, 0)
     else:
         out.emit("Identity", x, to=site.node.outputs[0])
@@ -233,7 +192,7 @@ def _quantized_gemm(site: Site, out: Expansion) -> None:
 
 def _scaled_product(site: Site, out: Expansion, a: str, b: str, zeros: Sequence[str], scale: str, bias: str) -> None:
     """A product of integers less their zero points, scaled."""
-    total = _cast(out, out.emit("MatMulInteger", a, b, *zeros), 1)  # float
+    total = out.cast(out.emit("MatMulInteger", a, b, *zeros), 1)  # float
     end = site.node.outputs[0]
     x = out.emit("Mul", total, scale, to="" if bias else end)
     if bias:
@@ -244,13 +203,89 @@ def _dynamic_matmul(site: Site, out: Expansion) -> None:
     a, scale, zero = out.part(), out.part(), out.part()
     out.add("DynamicQuantizeLinear", (site.node.inputs[0],), [a, scale, zero])
     product = out.emit("Mul", scale, site.node.inputs[2])
-    _scaled_product(site, out, a, site.node.inputs[1], [zero, _given(site, 3)], product, _given(site, 4))
+    _scaled_product(site, out, a, site.node.inputs[1], [zero, given_name(site, 3)], product, given_name(site, 4))
 
 
 def _integer_matmul(site: Site, out: Expansion) -> None:
     product = out.emit("Mul", site.node.inputs[2], site.node.inputs[3])
-    zeros = [_given(site, 4), _given(site, 5)]
-    _scaled_product(site, out, site.node.inputs[0], site.node.inputs[1], zeros, product, _given(site, 6))
+    zeros = [given_name(site, 4), given_name(site, 5)]
+    _scaled_product(site, out, site.node.inputs[0], site.node.inputs[1], zeros, product, given_name(site, 6))
+
+
+def _unpacked(content: Array, bits: int, count: int) -> Array:
+    """Numbers of some bits in the bytes of each row, the lowest bits first, as bytes; `count` of a row."""
+    if bits not in (2, 4, 8):
+        raise Unsupported(f"weights of {bits} bits")
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    numbers = content[..., None] >> shifts & np.uint8((1 << bits) - 1)
+    return numbers.reshape(*content.shape[:-1], -1)[..., :count]
+
+
+def _constant_of(o: Operand, what: str) -> Array:
+    if o.value is None:
+        raise Unsupported(f"{what} that are computed")
+    return o.value
+
+
+def _zero_points(out: Expansion, o: Operand | None, shape: tuple[int, int], bits: int) -> str:
+    """The zero points of blocks, which are packed row by row; half of the numbers lie below the one that is left out."""
+    if o is None:
+        return out.constant(np.full(shape, 1 << bits - 1), np.uint8)
+    packed = _constant_of(o, "zero points")
+    if packed.dtype != np.uint8 or packed.size != shape[0] * -(-shape[1] * bits // 8):
+        raise Unsupported(f"zero points {o.type} of {list(shape)} blocks")
+    return out.constant(_unpacked(packed.reshape(shape[0], -1), bits, shape[1]), np.uint8)
+
+
+def _single(out: Expansion, o: Operand) -> str:
+    """The value as f32."""
+    return o.name if o.dtype == "f32" else out.cast(o.name, 1)
+
+
+def _packed_matmul(site: Site, out: Expansion) -> None:
+    """A product with weights of few bits, whose rows have a scale and a zero point for each block of columns."""
+    k, n, block, bits = (site.attribute(name, d) for name, d in (("K", 0), ("N", 0), ("block_size", 0), ("bits", 4)))
+    x, packed = site.given(0), _constant_of(site.given(1), "weights")
+    if min(k, n, block) < 1 or packed.dtype != np.uint8 or packed.size * 8 != n * -(-k // block) * block * bits:
+        raise Unsupported(f"{n} rows of {k} weights of {bits} bits in {site.given(1).type}")
+    order, groups = site.optional(4), [x // block for x in range(k)]
+    if order is not None and _constant_of(order, "groups").reshape(-1)[:k].tolist() != groups:
+        raise Unsupported("weights in an order of their own: quantize them without reordering")
+    blocks = (n, -(-k // block))
+    weights = out.constant(_unpacked(packed.reshape(n, -1), bits, k), np.uint8)
+    scale = out.reshaped(_single(out, site.given(2)), blocks)
+    zero = _zero_points(out, site.optional(3), blocks, bits)
+    made = out.emit("DequantizeLinear", weights, scale, zero, axis=1, block_size=block)
+    made = out.emit("MatMul", _single(out, x), out.emit("Transpose", made, perm=[1, 0]))
+    bias = site.optional(5)
+    if bias is not None:
+        made = out.emit("Add", made, _single(out, bias))
+    out.emit("CastLike", made, x.name, to=site.node.outputs[0])
+
+
+def _packed_rows(site: Site, out: Expansion) -> None:
+    """Rows of a table of few bits, whose rows have a scale and a zero point for each block of columns."""
+    table, scale, bits, block = (
+        site.given(0),
+        site.given(2),
+        site.attribute("bits", 4),
+        site.attribute("block_size", 128),
+    )
+    content = _constant_of(table, "rows")
+    axes = site.attribute("gather_axis", 0), site.attribute("quantize_axis", 1) % max(table.type.rank, 1)
+    if table.type.rank != 2 or axes != (0, 1) or scale.type.rank != 2 or block < 1:
+        raise Unsupported(f"rows along the axis {axes[0]} of {table.type} with blocks along the axis {axes[1]}")
+    zero = site.given(3).name if given_name(site, 3) else ""
+    # Elements of a type of 4 bits are held as bytes already.
+    if table.dtype == "u8" and -(-table.shape[1] // block) != scale.shape[1]:
+        content = _unpacked(content, bits, table.shape[1] * 8 // bits)
+        zero = _zero_points(out, site.optional(3), (scale.shape[0], scale.shape[1]), bits)
+    if -(-content.shape[1] // block) != scale.shape[1]:
+        raise Unsupported(f"scales {scale.type} of blocks of {block} of {table.type}")
+    names = [out.constant(content, content.dtype), _single(out, scale), *([zero] if zero else [])]
+    rows = [out.emit("Gather", name, site.node.inputs[1], axis=0) for name in names]
+    made = out.emit("DequantizeLinear", *rows, axis=-1, block_size=block)
+    out.emit("CastLike", made, scale.name, to=site.node.outputs[0])
 
 
 OWN = "com.microsoft"
@@ -271,8 +306,8 @@ RUNTIME: Mapping[str, Expand] = {
     _OWN + "FusedMatMul": _fused_matmul,
     _OWN + "SkipLayerNormalization": partial(_skip_norm, "LayerNormalization"),
     _OWN + "SkipSimplifiedLayerNormalization": partial(_skip_norm, "RMSNormalization"),
-    _OWN + "MultiHeadAttention": _multi_head,
-    _OWN + "Attention": _self_attention,
+    _OWN + "EmbedLayerNormalization": _embedded_norm,
+    **{_OWN + op: expand for op, expand in ATTENTIONS.items()},
     _OWN + "QLinearAdd": partial(_quantized_pair, "Add"),
     _OWN + "QLinearMul": partial(_quantized_pair, "Mul"),
     _OWN + "QLinearSigmoid": partial(_quantized_one, "Sigmoid"),
@@ -284,5 +319,7 @@ RUNTIME: Mapping[str, Expand] = {
     _OWN + "QGemm": _quantized_gemm,
     _OWN + "DynamicQuantizeMatMul": _dynamic_matmul,
     _OWN + "MatMulIntegerToFloat": _integer_matmul,
+    _OWN + "MatMulNBits": _packed_matmul,
+    _OWN + "GatherBlockQuantized": _packed_rows,
 }
 """What adds the nodes for an operator, by its domain and name."""

@@ -15,8 +15,8 @@ from typing import Any, cast
 import numpy as np
 
 from tensorc_dsl.base.diagnostic import TschedError
-from tensorc_dsl.graph.aten import along_axes, layers, places, pointwise
-from tensorc_dsl.graph.aten.traced import Call, Growing, Name, Torch, Translator, Value
+from tensorc_dsl.graph.aten import along_axes, complex_numbers, layers, places, pointwise
+from tensorc_dsl.graph.aten.traced import Call, Growing, Name, Pair, Torch, Translator, Value
 from tensorc_dsl.graph.graph import DTYPES, REASON, Dims, Graph, Node, Tensor, Unsupported
 from tensorc_dsl.graph.onnx_file import NOT_IMPORTED
 
@@ -34,6 +34,9 @@ _OTHER_NAMES: Mapping[str, str] = {
 
 TARGETS: Mapping[str, Translator] = {**_TABLES, **{name: _TABLES[known] for name, known in _OTHER_NAMES.items()}}
 """How the operators of PyTorch are translated, by their names without overloads."""
+
+COMPLEX = complex_numbers.table(TARGETS)
+"""How those are translated that take or make complex numbers."""
 
 
 def read_torch(module: Torch, example: Any) -> Graph:
@@ -75,8 +78,10 @@ def _exported(torch: Torch, module: Torch, name: str, example: Any) -> Torch:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about how it traces
             program = torch.export.export(module, args, kwargs)
-            # What changes tensors in place makes new ones instead, and nothing else is decomposed.
-            return program.run_decompositions({}) if any(map(_changes, program.graph.nodes)) else program
+            # What changes tensors in place makes new ones instead.
+            if any(map(_changes, program.graph.nodes)):
+                program = program.run_decompositions({})
+            return _with_known(torch, program)
     except MemoryError:
         raise
     except Exception as e:  # of no kind that is documented
@@ -87,10 +92,43 @@ def _exported(torch: Torch, module: Torch, name: str, example: Any) -> Torch:
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
+_ROUNDS = 8
+"""How often unknown operators are decomposed at most: what they consist of may be unknown as well."""
+
+
+def _with_known(torch: Torch, program: Torch) -> Torch:
+    """The trace with operators that are not known here decomposed by PyTorch, and all others left as they are."""
+    every = torch.export.default_decompositions()
+    for _ in range(_ROUNDS):
+        targets = {n.target for n in program.graph.nodes if n.op == "call_function"}
+        chosen = {
+            t: every[t] for t in targets if t in every and _name_of(t) not in TARGETS and _name_of(t) not in COMPLEX
+        }
+        if not chosen:
+            break
+        program = program.run_decompositions(chosen)
+    return program
+
+
+def _name_of(target: Torch) -> str:
+    """The name of an operator without its overload, and without its library if that is PyTorch's; "" if it is none."""
+    schema = getattr(target, "_schema", None)
+    return "" if schema is None else str(schema.name).removeprefix("aten::")
+
+
 def _changes(node: Torch) -> bool:
     """Whether a node of a trace changes one of its arguments."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and bool(schema.is_mutable)
+
+
+_UNKNOWN = "this operator is not supported"
+
+_REASONS: Mapping[str, str] = dict.fromkeys(
+    "nonzero _unique2 unique_dim unique_consecutive bincount masked_select torchvision::nms".split(),
+    "the size of its result depends on data: leave it out, and compute it of the outputs of the model",
+)
+"""Why operators are not supported."""
 
 
 @dataclass(slots=True)
@@ -140,14 +178,19 @@ class _Reader:
         out: list[Name] = []
         for spec, value in zip(program.graph_signature.output_specs, node.args[0], strict=True):
             if spec.kind.name != "USER_OUTPUT":
-                refused = Name(self.made.fresh("changed"))
                 reason = f"it changes `{spec.target}` in place, which is there after the call"
-                self.made.nodes.append(Node("output", (), (refused,), {REASON: reason}, self.made.place))
-                out.append(refused)
+                out.append(self._refused_output(self.made.place, reason))
             elif hasattr(value, "name"):
                 found = self.values[value.name]
+                if isinstance(found, Pair):
+                    found = self._refused_output(value.name, "complex numbers: return `torch.view_as_real` of them")
                 out.append(found if isinstance(found, Name) else self.made.constant(np.asarray(found)))
         return out
+
+    def _refused_output(self, place: str, reason: str) -> Name:
+        refused = Name(self.made.fresh("refused"))
+        self.made.nodes.append(Node("output", (), (refused,), {REASON: reason}, place))
+        return refused
 
     def _named(self, inputs: dict[str, tuple[str, Dims]], outputs: list[Name]) -> Graph:
         """The graph with the outputs called `output`, or by their numbers if there are several."""
@@ -185,6 +228,10 @@ class _Reader:
         except Unsupported as e:
             del self.made.nodes[before:]
             self._refuse(node, str(e))
+        except (KeyError, IndexError, ValueError, TypeError, AttributeError):
+            # An overload, or a kind of argument, that its translator does not know.
+            del self.made.nodes[before:]
+            self._refuse(node, "this form of it is not supported")
 
     def _note_types(self, made: Value, traced: Value) -> None:
         """What a node makes has the types that it had in the trace."""
@@ -202,21 +249,26 @@ class _Reader:
         self.values[node.name] = Name(node.name)
 
     def _translated(self, node: Torch) -> Value:
-        schema = getattr(node.target, "_schema", None)
-        if schema is None:
-            raise Unsupported("this operator is not supported")
-        name = str(schema.name).partition("::")[2]
+        name = _name_of(node.target)
+        if not name:
+            raise Unsupported(_UNKNOWN)
+        schema = node.target._schema
         if not node.all_input_nodes and self.made.torch.Tag.nondeterministic_seeded not in node.target.tags:
             made = node.target(*node.args, **node.kwargs)
             return self.made.tensor(node.name, made) if isinstance(made, self.made.torch.Tensor) else made
-        if name not in TARGETS:
-            raise Unsupported("this operator is not supported")
         given: dict[str, Value] = {}
         metas: dict[str, Torch] = {}
         for k, a in enumerate(schema.arguments):
             value = node.args[k] if k < len(node.args) else node.kwargs.get(a.name, a.default_value)
             given[a.name], metas[a.name] = self._argument(value), value
-        return TARGETS[name](Call(self.made, node, given, metas))
+        call = Call(self.made, node, given, metas)
+        if complex_numbers.is_complex(call):
+            if name not in COMPLEX:
+                raise Unsupported("complex numbers" if name in TARGETS else _UNKNOWN)
+            return COMPLEX[name](call)
+        if name not in TARGETS:
+            raise Unsupported(_REASONS.get(name, _UNKNOWN))
+        return TARGETS[name](call)
 
     def _argument(self, value: Any) -> Value:
         if isinstance(value, list | tuple):

@@ -271,6 +271,14 @@ SAMPLES = [
     for padding in ("zeros", "border", "reflection") for corners in (0, 1)
 ] + [
     Case("GridSample", [f32(1, 2, 3, 4, 5), f32(1, 2, 3, 1, 3)], {"mode": "linear", "padding_mode": "border"}, opset=20),
+    *(
+        Case("RoiAlign", [f32(2, 3, 7, 9), np.cumsum(positive(5, 4) * 3, 1).astype(np.float32) - 3, ints(0, 1, 1, 0, 1)],
+             {"output_height": 3, "output_width": 2, "sampling_ratio": 2, "spatial_scale": 0.5,
+              "coordinate_transformation_mode": how})
+        for how in ("half_pixel", "output_half_pixel")
+    ),
+    Case("MaxUnpool", [f32(2, 3, 2, 2), 16 * np.arange(6).reshape(2, 3, 1, 1) + np.array([[0, 6], [8, 15]])],
+         {"kernel_shape": [2, 2], "strides": [2, 2]}),
 ]  # fmt: skip
 QUANTIZED = [
     Case("ConvInteger", [u8(1, 3, 5, 6), u8(4, 3, 3, 2), np.array(7, np.uint8)], {"pads": [1, 0, 0, 1]}),

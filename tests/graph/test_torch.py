@@ -229,6 +229,17 @@ def test_functions_compute_what_they_do_in_pytorch(kind: str, tmp_path: Path) ->
     checked(Module(), arguments, tmp_path)
 
 
+def complex_results(torch: Torch, a: Torch, b: Torch) -> list[Torch]:
+    """What is computed of complex numbers with these parts, as real numbers."""
+    c, d = torch.complex(a, b), torch.view_as_complex(torch.stack((b, a), -1))
+    made = [
+        c * d, c / d, c + a, 1 - c, c / 2, 2 / c, c * a, a * c, c * 1j, c.conj() @ d.mT, torch.exp(c), c**2, torch.sgn(c),
+        torch.cat((c, d), 1)[:, 1:], c.sum(1), torch.polar(a, b), c.reciprocal(), c.flip(0), torch.where(a > 0, c, 0),
+        torch.einsum("bij,bkj->bik", c, d), torch.zeros_like(c) + d, c.mT.clone(),
+    ]  # fmt: skip
+    return [*map(torch.view_as_real, made), c.abs(), c.angle(), c.real, c.imag]
+
+
 def more_functions(torch: Torch) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
     """What only the reference computes here: kernels of each would take seconds."""
     f, inf = torch.nn.functional, float("inf")
@@ -313,10 +324,91 @@ def more_functions(torch: Torch) -> dict[str, tuple[Callable[..., Any], tuple[An
             ),
             (image,),
         ),
+        "uneven pools": (
+            lambda i: (
+                f.adaptive_max_pool2d(i, (3, 4)), f.adaptive_max_pool2d(i, (9, 2)), f.adaptive_max_pool1d(i[0], 5),
+                f.adaptive_avg_pool2d(i, (None, 4)), *f.adaptive_max_pool2d(i[:, :, :4, :6], 2, return_indices=True),
+                f.avg_pool2d(i, 2, divisor_override=3), *f.max_pool2d(i, 2, return_indices=True),
+                f.max_unpool2d(*f.max_pool2d(i, 2, return_indices=True), 2, output_size=(5, 7)),
+            ),
+            (image,),
+        ),
+        "sizes": (
+            lambda i: (
+                f.interpolate(i, size=(7, 9), mode="nearest-exact"), f.interpolate(i, scale_factor=0.6, mode="nearest-exact"),
+                f.interpolate(i, size=(3, 3), mode="bilinear", antialias=True), f.interpolate(i[0], size=9, mode="linear"),
+                f.interpolate(i, size=(3, 4), mode="bicubic", antialias=True), f.interpolate(i[0], size=9),
+                f.interpolate(i[None], size=(2, 8, 7), mode="trilinear"), f.interpolate(i[None], scale_factor=2),
+            ),
+            (image,),
+        ),
+        "transforms": (
+            lambda a: (
+                torch.view_as_real(torch.fft.rfft(a, n=7)), torch.fft.irfft(torch.fft.rfft(a, dim=1), n=5, dim=1),
+                torch.fft.fft2(a).real, torch.fft.ifftn(torch.fft.fftn(a, norm="ortho"), norm="ortho").real,
+                torch.fft.irfft2(torch.fft.rfft2(a, norm="forward") * 2j), torch.fft.ifft(a, norm="forward").imag * 2,
+                torch.fft.fftshift(torch.fft.fft(a, norm="ortho"), dim=-1).abs(),
+            ),
+            (x,),
+        ),
+        "complex numbers": (lambda a, b: complex_results(torch, a, b), (x, x.flip(1) + 0.5)),
+        "orders": (
+            lambda a: (
+                *a.cummax(1), *a.cummin(2), a.logcumsumexp(1), *a.median(1), a.median(), *a.kthvalue(2, 2),
+                torch.searchsorted(a.sort()[0], a), torch.searchsorted(torch.tensor([-1.0, 0.0, 1.0]), a, side="right"),
+                *torch.std_mean(a, 1), *torch.var_mean(a), *a.tensor_split(4, 2), a.as_strided((3, 2), (7, 2), 1),
+            ),
+            (x,),
+        ),
+        "signs": (
+            lambda a, b: (
+                torch.hypot(a, b), torch.hypot(a * 1e25, b * 1e25), torch.copysign(a, b), a.signbit(), a.sgn(),
+               (-a * 0).signbit(),
+                torch.fmax(torch.where(a > 1, torch.nan, a), b), torch.fmin(a, torch.where(b > 1, torch.nan, b)),
+                f.rrelu(a), f.bilinear(a, b, torch.ones(3, 6, 6)),
+            ),
+            (x, x.flip(0)),
+        ),
+        "shifts": (lambda i: ((i << 3) >> 1, (i - 3) >> 1), (n,)),
+        "joined updates": (
+            lambda a, i: tuple(
+                a.scatter_reduce(1, i, a * 2 - 1, how, include_self=kept)
+                for how in ("sum", "mean", "amax", "prod")
+                for kept in (True, False)
+            ),
+            (x, n),
+        ),
+        "bags": (
+            lambda w: (
+                f.embedding_bag(torch.tensor([[0, 1], [2, 2]]), w),
+                f.embedding_bag(torch.tensor([[0, 1], [2, 3]]), w, mode="sum"),
+                f.embedding_bag(torch.tensor([0, 1, 4, 3]), w, torch.tensor([0, 1]), mode="mean"),
+            ),
+            (x[0],),
+        ),
+        "experts": (
+            lambda a, w: (
+                torch._grouped_mm(a.bfloat16(), w.bfloat16(), offs=torch.tensor([2, 2, 5], dtype=torch.int32)).float(),
+            ),
+            (torch.randint(0, 4, (5, 8)).float(), torch.randint(0, 4, (3, 8, 16)).float()),  # sums are exact
+        ),
+        "what PyTorch decomposes": (
+            lambda a: (
+                f.smooth_l1_loss(a, a * 2), f.cosine_similarity(a, a + 1, 1), a.sinc(), torch.logaddexp(a, -a), a.logit(1e-3),
+                torch.tensordot(a, a, ([1], [1])), torch.kron(a[0], a[1]), a.nansum(1), torch.diag_embed(a),
+                a.rot90(1, (0, 1)),
+                torch.cross(a[..., :3], a[..., 1:4], dim=2), a.heaviside(torch.tensor(0.5)), f.local_response_norm(a, 3),
+            ),
+            (x,),
+        ),
     }  # fmt: skip
 
 
-MORE_KINDS = ("quotients", "curves", "integers", "statistics", "places", "updates", "attentions", "windows")
+MORE_KINDS = (
+    "quotients", "curves", "integers", "statistics", "places", "updates", "attentions", "windows", "uneven pools", "sizes",
+    "transforms", "complex numbers", "orders", "signs", "shifts", "joined updates", "bags", "experts",
+    "what PyTorch decomposes",
+)  # fmt: skip
 
 
 def require_reference(module: Torch, arguments: tuple[Any, ...]) -> None:
@@ -356,6 +448,49 @@ def test_a_value_of_another_type_than_it_had_in_the_trace_is_refused() -> None:
     (found,) = caught.value.diagnostics
     assert found.code == "E0941"
     assert "`head: root`: it is i64[2] as it is translated, and was f32[2]" in found.notes[0].text
+
+
+@needs_torch
+def test_spectra_of_frames_and_signals_of_them() -> None:
+    torch = torch_()
+
+    class Masked(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("window", torch.hann_window(12))
+
+        def forward(self, x: Torch) -> tuple[Torch, ...]:
+            z = torch.stft(x, 16, 4, 12, self.window, return_complex=True, normalized=True)
+            whole = torch.stft(x[0], 8, window=self.window[2:10], return_complex=True, onesided=False, center=False)
+            made = torch.istft(z * torch.sigmoid(z.abs()), 16, 4, 12, self.window, normalized=True, length=60)
+            return made, z.abs() ** 2, torch.view_as_real(whole)
+
+    require_reference(Masked(), (torch.randn(2, 64),))
+
+
+@needs_torch
+def test_a_module_of_bf16_computes_what_it_does_in_pytorch(tmp_path: Path) -> None:
+    torch = torch_()
+    net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16)).bfloat16().eval()
+    x = torch.randn(3, 8).bfloat16()
+    model = tensorc_dsl.load_model(tensorc_dsl.from_torch(net, x, tmp_path / "net.tsched"), threads=1)
+    (wanted,) = (net(x).detach().float().numpy(),)
+    made = torch.from_numpy(model(x.view(torch.int16).numpy().view(np.uint16)).view(np.int16)).view(torch.bfloat16)
+    np.testing.assert_allclose(made.float().numpy(), wanted, rtol=3e-2, atol=3e-2)
+
+
+@needs_torch
+def test_complex_outputs_and_places_in_uneven_windows_are_refused() -> None:
+    torch = torch_()
+
+    class Module(torch.nn.Module):
+        def forward(self, x: Torch) -> tuple[Torch, ...]:
+            return torch.fft.fft(x), *torch.nn.functional.adaptive_max_pool1d(x, 3, return_indices=True)
+
+    with pytest.raises(TschedError) as caught:
+        import_graph(read_torch(Module().eval(), torch.rand(2, 5)), {}, {})
+    told = " ".join(n.text for n in caught.value.diagnostics[0].notes)
+    assert "return `torch.view_as_real` of them" in told and "places in windows that differ in size" in told
 
 
 @needs_torch
@@ -406,7 +541,7 @@ def test_all_that_is_not_supported_is_in_one_error(tmp_path: Path) -> None:
 
     class Inner(torch.nn.Module):
         def forward(self, x: Torch) -> Torch:
-            return torch.fft.rfft(x).real
+            return torch.bincount(x[0].long(), minlength=8).float()
 
     class Outer(torch.nn.Module):
         def __init__(self) -> None:
@@ -425,7 +560,12 @@ def test_all_that_is_not_supported_is_in_one_error(tmp_path: Path) -> None:
         tensorc_dsl.from_torch(Outer().eval(), torch.rand(8, 8), tmp_path / "net.tsched")
     (found,) = caught.value.diagnostics
     told = " ".join(n.text for n in found.notes)
-    assert found.code == "E0941" and "`part: fft_rfft`" in told and "in place" in told and "linalg_det" in told
+    assert (
+        found.code == "E0941"
+        and "`part: bincount` (aten.bincount.default): the size of its result depends on data" in told
+        and "in place" in told
+        and "linalg_det" in told
+    )
     assert "native_dropout" in told
     assert not list(tmp_path.iterdir())
 
@@ -438,9 +578,9 @@ def test_what_cannot_be_traced_is_refused_with_the_reason(tmp_path: Path) -> Non
         def forward(self, x: Torch) -> Torch:
             return x if x.sum() > 0 else -x
 
-    half = torch.nn.Linear(2, 2).bfloat16().eval()
-    for module, says in ((Branch().eval(), ""), (torch.nn.Linear(2, 2), "training mode"), (half, "bfloat16")):
-        example = torch.rand(2, 2, dtype=torch.bfloat16 if module is half else torch.float32)
+    turned = torch.nn.Flatten().eval()
+    for module, says in ((Branch().eval(), ""), (torch.nn.Linear(2, 2), "training mode"), (turned, "complex64")):
+        example = torch.rand(2, 2, dtype=torch.complex64 if module is turned else torch.float32)
         with pytest.raises(TschedError) as caught:
             tensorc_dsl.from_torch(module, example, tmp_path / "net.tsched")
         assert caught.value.diagnostics[0].code == "E0940" and says in caught.value.diagnostics[0].message

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf, prod
 
+import numpy as np
+
 from tensorc_dsl.graph.aten.pointwise import binary
 from tensorc_dsl.graph.aten.traced import Call, Translator, Value
 
@@ -68,6 +70,48 @@ def _spread(root: bool) -> Translator:
         total = c.emit("ReduceSumSquare", centred, axes=axes, keepdims=kept)
         made = c.emit("Div", total, c.number(max(0, count - less), dtype))
         return c.emit("Sqrt", made) if root else made
+
+    return translate
+
+
+def _spread_and_mean(root: bool) -> Translator:
+    spread, mean = _spread(root), _reduced("ReduceMean")
+    return lambda c: (spread(c), mean(c))
+
+
+def _prefixes(c: Call, fill: float) -> Value:
+    """For each place along an axis what is there up to it, along a further axis; behind it `fill`."""
+    axis, rank, size = c.axis(), c.rank("self"), c.shape("self")[c.axis()]
+    seen = c.graph.constant(np.tril(np.ones((size, size), np.bool_)).reshape(size, size, *[1] * (rank - 1 - axis)))
+    return c.emit("Where", seen, c.emit("Unsqueeze", c["self"], c.ints(axis)), c.number(fill, c.result.dtype))
+
+
+def _running_extreme(op: str, position: str) -> Translator:
+    def translate(c: Call) -> Value:
+        c.refuse_unless(c.result.dtype.is_floating_point, "running extremes of integers")
+        x, axis = _prefixes(c, -inf if op == "ReduceMax" else inf), c.axis() + 1
+        places = c.emit(position, x, axis=axis, keepdims=0, select_last_index=1)
+        return c.emit(op, x, axes=[axis], keepdims=0), places
+
+    return translate
+
+
+def _running_log_sum(c: Call) -> Value:
+    return c.emit("ReduceLogSumExp", _prefixes(c, -inf), axes=[c.axis() + 1], keepdims=0)
+
+
+def _in_order(middle: bool) -> Translator:
+    """The element of a number in order, or the lower one in the middle; of an axis also its place."""
+
+    def translate(c: Call) -> Value:
+        shape, whole = c.shape("self"), "dim" not in c.given
+        axis, x = (0, c.reshaped(c["self"], (-1,))) if whole else (c.axis(), c["self"])
+        size = prod(shape) if whole else shape[axis] if shape else 1
+        k = (size + 1) // 2 if middle else int(c["k"])
+        made = c.graph.emit("TopK", [x, c.ints(k)], 2, axis=axis, largest=0, sorted=1)
+        ends = [c.emit("Slice", v, c.ints(k - 1), c.ints(k), c.ints(axis)) for v in made]
+        ends = [c.reshaped(v, c.result_shape) for v in ends]
+        return ends[0] if whole else tuple(ends)
 
     return translate
 
@@ -274,6 +318,13 @@ TABLE: Mapping[str, Translator] = {
     "argmin": _position("ArgMin"),
     "logsumexp": _reduced("ReduceLogSumExp"),
     "var": _spread(root=False),
+    "var_mean": _spread_and_mean(root=False),
+    "std_mean": _spread_and_mean(root=True),
+    "cummax": _running_extreme("ReduceMax", "ArgMax"),
+    "cummin": _running_extreme("ReduceMin", "ArgMin"),
+    "logcumsumexp": _running_log_sum,
+    "median": _in_order(middle=True),
+    "kthvalue": _in_order(middle=False),
     "std": _spread(root=True),
     **dict.fromkeys(("norm", "linalg_vector_norm"), _norm),
     "any": _quantified("ReduceMax"),
@@ -294,7 +345,7 @@ TABLE: Mapping[str, Translator] = {
     **dict.fromkeys(("repeat", "tile"), _repeated),
     **dict.fromkeys(("cat", "concat"), _concatenated),
     "stack": _stacked,
-    **dict.fromkeys(("split", "split_with_sizes", "chunk"), _split),
+    **dict.fromkeys(("split", "split_with_sizes", "chunk", "tensor_split"), _split),
     "unbind": _unbound,
     **dict.fromkeys(("slice", "narrow"), _sliced),
     "select": _selected,

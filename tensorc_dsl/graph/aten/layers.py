@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tensorc_dsl.graph.aten.traced import Call, Name, Translator, Value
-from tensorc_dsl.graph.graph import Array, Unsupported
+from tensorc_dsl.graph.graph import REASON, Array, Node
+from tensorc_dsl.graph.operators.products import GROUPED
 
 # --- products ----------------------------------------------------------------------------------------------------------
 
@@ -72,6 +73,33 @@ def _distances(c: Call) -> Value:
     c.refuse_unless(order in (1, 2), f"distances of the order {order}")
     apart = c.emit("Sub", c.emit("Unsqueeze", c["x1"], c.ints(-2)), c.emit("Unsqueeze", c["x2"], c.ints(-3)))
     return c.emit(f"ReduceL{order:g}", apart, axes=[-1], keepdims=0)
+
+
+def _grouped_product(c: Call) -> Value:
+    """Rows in groups, each with a matrix of its own: the experts of a mixture."""
+    c.refuse_unless(c.get("offs") is not None and c.get("bias") is None, "products without the ends of groups")
+    c.refuse_unless((c.rank("self"), c.rank("mat2")) == (2, 3), "groups of columns")
+    return c.emit(GROUPED, c["self"], c["mat2"], c["offs"])
+
+
+def _bags(c: Call) -> Value:
+    """Sums or means of rows, in bags of the numbers that `offsets` tells."""
+    rows, (count, *_) = c.emit("Gather", c["weight"], c["indices"], axis=0), c.shape("indices")
+    begins, mode, dtype = c.array(c["offsets"]), int(c.get("mode", 0)), c.result.dtype
+    c.refuse_unless(mode in (0, 1), "maxima of bags")
+    c.refuse_unless(c.get("padding_idx", -1) < 0, "rows that are left out of bags")
+    if c.get("per_sample_weights") is not None:
+        rows = c.emit("Mul", rows, c.emit("Unsqueeze", c["per_sample_weights"], c.ints(1)))
+    ends = [*begins[1:].tolist(), count][: c.result_shape[0]]
+    table = np.zeros((c.result_shape[0], count), c.graph.array_dtype(dtype))
+    for bag, begin, end in zip(table, begins.tolist(), ends, strict=False):
+        bag[begin:end] = 1 if mode == 0 else 1 / max(end - begin, 1)
+    return (c.emit("MatMul", c.graph.constant(table), rows), None, None, None)
+
+
+def _bilinear(c: Call) -> Value:
+    made = c.emit("Einsum", c["input1"], c["weight"], c["input2"], equation="...i,oij,...j->...o")
+    return made if c.get("bias") is None else c.emit("Add", made, c["bias"])
 
 
 def _einsum(c: Call) -> Value:
@@ -152,24 +180,49 @@ def _over_batch(c: Call, op: str, rank: int, **attributes: Any) -> Value:
 def _max_pool(rank: int, with_positions: bool = False) -> Translator:
     def translate(c: Call) -> Value:
         extents = _spread(c["kernel_size"], rank)
-        made = _pooled(
-            c, "MaxPool", rank, kernel_shape=extents, strides=_spread(c.get("stride") or extents, rank),
-            pads=_spread(c["padding"], rank) * 2, dilations=_spread(c["dilation"], rank), ceil_mode=int(c["ceil_mode"]),
-        )  # fmt: skip
-        return (made, None) if with_positions else made
+        how = {
+            "kernel_shape": extents, "strides": _spread(c.get("stride") or extents, rank),
+            "pads": _spread(c["padding"], rank) * 2, "dilations": _spread(c["dilation"], rank),
+            "ceil_mode": int(c["ceil_mode"]),
+        }  # fmt: skip
+        return _with_places(c, rank, **how) if with_positions else _pooled(c, "MaxPool", rank, **how)
+
+    return translate
+
+
+def _with_places(c: Call, rank: int, **attributes: Any) -> Value:
+    """The maxima, and their places in an image, where ONNX counts them in all images."""
+    x, shape = c["self"], c.shape("self")
+    if len(shape) != rank + 2:
+        x = c.reshaped(x, (1, *shape))
+    values, places = c.graph.emit("MaxPool", [x], 2, **attributes)
+    places = c.emit("Mod", places, c.number(prod(shape[-rank:]), c.graph.torch.int64))
+    return tuple(c.reshaped(v, c.result_shape) for v in (values, places))
+
+
+def _unpooled(rank: int) -> Translator:
+    """Zeros, with values at their places in an image."""
+
+    def translate(c: Call) -> Value:
+        shape = c.result_shape
+        rows = prod(shape[:-rank])
+        zeros = np.broadcast_to(np.zeros((), c.graph.array_dtype(c.result.dtype)), (rows, prod(shape[-rank:])))
+        at, values = (c.reshaped(c[name], (rows, -1)) for name in ("indices", "self"))
+        return c.reshaped(c.emit("ScatterElements", c.graph.constant(zeros), at, values, axis=1), shape)
 
     return translate
 
 
 def _average_pool(rank: int) -> Translator:
     def translate(c: Call) -> Value:
-        c.refuse_unless(c.get("divisor_override") is None, "a divisor")
-        extents = _spread(c["kernel_size"], rank)
-        return _pooled(
+        divisor, extents = c.get("divisor_override"), _spread(c["kernel_size"], rank)
+        c.refuse_unless(divisor is None or not c["ceil_mode"], "a divisor of windows that end behind the padding")
+        made = _pooled(
             c, "AveragePool", rank, kernel_shape=extents, strides=_spread(c.get("stride") or extents, rank),
             pads=_spread(c["padding"], rank) * 2, ceil_mode=int(c["ceil_mode"]),
-            count_include_pad=int(c.get("count_include_pad", True)),
+            count_include_pad=int(c.get("count_include_pad", True) or divisor is not None),
         )  # fmt: skip
+        return made if divisor is None else c.emit("Mul", made, c.number(prod(extents) / divisor, c.result.dtype))
 
     return translate
 
@@ -177,32 +230,53 @@ def _average_pool(rank: int) -> Translator:
 def _adaptive(op: str, rank: int, with_positions: bool = False) -> Translator:
     def translate(c: Call) -> Value:
         wanted, sizes = c.result_shape[-rank:], c.shape("self")[-rank:]
+        extents = [n // m for n, m in zip(sizes, wanted, strict=True)]
         if any(n % m for n, m in zip(sizes, wanted, strict=True)):
-            if op != "AveragePool":
-                raise Unsupported(f"windows of other sizes: {list(sizes)} to {list(wanted)}")
-            return _uneven(c, sizes, wanted)
+            made = _uneven(c, sizes, wanted) if op == "AveragePool" else _uneven_maxima(c, sizes, wanted)
+            return (made, _no_places(c)) if with_positions else made
         if set(wanted) == {1}:
             made = _pooled(c, f"Global{op}", rank)
         elif wanted == sizes:
             made = c["self"]
         else:
-            extents = [n // m for n, m in zip(sizes, wanted, strict=True)]
             made = _pooled(c, op, rank, kernel_shape=extents, strides=extents)
-        return (made, None) if with_positions else made
+        return (made, _with_places(c, rank, kernel_shape=extents, strides=extents)[1]) if with_positions else made
 
     return translate
 
 
+def _windows(n: int, m: int) -> list[range]:
+    """The elements of `n` under each of `m` windows, which overlap if they differ in size."""
+    return [range(w * n // m, -(-(w + 1) * n // m)) for w in range(m)]
+
+
+def _uneven_maxima(c: Call, sizes: Sequence[int], wanted: Sequence[int]) -> Name:
+    """Maxima over windows that differ in size, axis by axis: a smaller one has its last element several times."""
+    made = c["self"]
+    for axis, (n, m) in enumerate(zip(sizes, wanted, strict=True), c.rank("self") - len(sizes)):
+        windows = _windows(n, m)
+        most = max(map(len, windows))
+        at = np.array([[*w, *[w[-1]] * (most - len(w))] for w in windows], np.int64)
+        made = c.emit("ReduceMax", c.emit("Gather", made, c.graph.constant(at), axis=axis), axes=[axis + 1], keepdims=0)
+    return made
+
+
+def _no_places(c: Call) -> Name:
+    """The places of maxima in uneven windows, which may be there unread."""
+    name = Name(c.graph.fresh("places"))
+    c.graph.nodes.append(Node("places", (), (name,), {REASON: "places in windows that differ in size"}, c.graph.place))
+    return name
+
+
 def _uneven(c: Call, sizes: Sequence[int], wanted: Sequence[int]) -> Value:
     """Means over windows that overlap and differ in size: along each axis a product with their weights."""
-    dtype = np.dtype(str(c.result.dtype).removeprefix("torch."))
+    dtype = c.graph.array_dtype(c.result.dtype)
     axes, made = "abcdefg"[: c.rank("self")], c["self"]
-    for k, (n, m) in enumerate(zip(sizes, wanted, strict=True), len(axes) - len(sizes)):
+    for axis, (n, m) in enumerate(zip(sizes, wanted, strict=True), len(axes) - len(sizes)):
         weights = np.zeros((n, m), dtype)
-        for w in range(m):
-            begin, end = w * n // m, -(-(w + 1) * n // m)
-            weights[begin:end, w] = 1 / (end - begin)
-        equation = f"{axes},{axes[k]}z->{axes[:k]}z{axes[k + 1 :]}"
+        for k, window in enumerate(_windows(n, m)):
+            weights[window, k] = 1 / len(window)
+        equation = f"{axes},{axes[axis]}z->{axes[:axis]}z{axes[axis + 1 :]}"
         made = c.emit("Einsum", made, c.graph.constant(weights), equation=equation)
     return made
 
@@ -227,9 +301,13 @@ def _padded(c: Call) -> Value:
     return c.emit("Pad", c["self"], c.ints(*before, *after), fill, mode=_MODES[mode])
 
 
-def _resized(mode: str, rank: int) -> Translator:
+def _resized(mode: str, rank: int, exact: bool = False, smooth: bool = False) -> Translator:
+    """A resize; `exact` takes the nearest element by the middles of elements, `smooth` is with antialiasing."""
+
     def translate(c: Call) -> Value:
-        how = "asymmetric" if mode == "nearest" else "align_corners" if c.get("align_corners") else "half_pixel"
+        how = "align_corners" if c.get("align_corners") else "half_pixel"
+        if mode == "nearest" and not exact:
+            how = "asymmetric"
         shape, result = c.shape("input" if "input" in c.given else "self"), c.result_shape
         factors = c.get("scale_factors")
         if factors is None:
@@ -239,10 +317,13 @@ def _resized(mode: str, rank: int) -> Translator:
             sizes = [None, None, c.graph.constant(scales)]
         x = c.get("input", c.get("self"))
         inputs = [x, *sizes[1:]]
-        attributes: dict[str, Any] = {"cubic_coeff_a": -0.75} if mode == "cubic" else {}
+        attributes: dict[str, Any] = {"cubic_coeff_a": -0.5 if smooth else -0.75} if mode == "cubic" else {}
+        if smooth:
+            attributes |= {"antialias": 1, "exclude_outside": 1}
         return c.emit(
-            "Resize", *inputs, mode=mode, coordinate_transformation_mode=how, nearest_mode="floor", **attributes
-        )
+            "Resize", *inputs, mode=mode, coordinate_transformation_mode=how,
+            nearest_mode="round_prefer_ceil" if exact else "floor", **attributes,
+        )  # fmt: skip
 
     return translate
 
@@ -251,8 +332,8 @@ def _resized(mode: str, rank: int) -> Translator:
 
 
 def _weight_or(c: Call, name: str, value: float, shape: Sequence[int]) -> Value:
-    dtype = np.dtype(str(c.result.dtype).removeprefix("torch."))
-    return c.graph.constant(np.full(tuple(shape), value, dtype)) if c.get(name) is None else c[name]
+    filled = np.full(tuple(shape), value, c.graph.array_dtype(c.result.dtype))
+    return c.graph.constant(filled) if c.get(name) is None else c[name]
 
 
 def _batch_norm(c: Call) -> Value:
@@ -285,7 +366,7 @@ def _layer_norm(c: Call) -> Value:
 
 def _rms_norm(c: Call) -> Value:
     shape = [int(n) for n in c["normalized_shape"]]
-    least = c.get("eps", float(np.finfo(str(c.result.dtype).removeprefix("torch.")).eps))
+    least = c.get("eps", float(c.graph.torch.finfo(c.result.dtype).eps))
     return c.emit(
         "RMSNormalization", c["input"], _weight_or(c, "weight", 1.0, shape), axis=-len(shape), epsilon=float(least)
     )
@@ -353,6 +434,9 @@ TABLE: Mapping[str, Translator] = {
     **dict.fromkeys(("outer", "ger"), _outer),
     "_weight_norm": _weight_norm,
     "cdist": _distances,
+    "bilinear": _bilinear,
+    **dict.fromkeys(("_grouped_mm", "grouped_mm"), _grouped_product),
+    **dict.fromkeys(("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only"), _bags),
     "einsum": _einsum,
     "scaled_dot_product_attention": _attention,
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution"), _convolution),
@@ -364,10 +448,15 @@ TABLE: Mapping[str, Translator] = {
     **{f"adaptive_max_pool{r}d": _adaptive("MaxPool", r, True) for r in (1, 2, 3)},
     "pad": _padded,
     "constant_pad_nd": _padded,
-    "upsample_nearest1d": _resized("nearest", 1),
-    "upsample_nearest2d": _resized("nearest", 2),
+    **{f"max_unpool{r}d": _unpooled(r) for r in (2, 3)},
+    **{f"upsample_nearest{r}d": _resized("nearest", r) for r in (1, 2, 3)},
+    **{f"_upsample_nearest_exact{r}d": _resized("nearest", r, exact=True) for r in (1, 2, 3)},
+    "upsample_linear1d": _resized("linear", 1),
     "upsample_bilinear2d": _resized("linear", 2),
+    "upsample_trilinear3d": _resized("linear", 3),
     "upsample_bicubic2d": _resized("cubic", 2),
+    "_upsample_bilinear2d_aa": _resized("linear", 2, smooth=True),
+    "_upsample_bicubic2d_aa": _resized("cubic", 2, smooth=True),
     **dict.fromkeys(("batch_norm", "_native_batch_norm_legit_no_training"), _batch_norm),
     "instance_norm": _instance_norm,
     "group_norm": _group_norm,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -106,22 +106,44 @@ def _inverse(order: Sequence[int]) -> list[int]:
 _JOINS: Mapping[str, str] = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
 
 
+_NEUTRAL: Mapping[str, float] = {"add": 0.0, "mul": 1.0, "max": -inf, "min": inf}
+"""What changes nothing where it is joined."""
+
+
 def _scattered(join: str) -> Translator:
     """A copy with values at places along an axis; elements of `src` behind the indices are not read."""
 
     def translate(c: Call) -> Value:
         how = c.get("reduce", join)
-        c.refuse_unless(how == "none" or how in _JOINS, f"updates that are joined by `{how}`")
-        c.refuse_unless(bool(c.get("include_self", True)), "updates without what was there")
-        shape = c.shape("index")
+        c.refuse_unless(how in ("none", "mean") or how in _JOINS, f"updates that are joined by `{how}`")
+        shape, dtype = c.shape("index"), c.result.dtype
         if "value" in c.given:
             updates = c.emit("Expand", c.typed("value"), c.ints(*shape))
         else:
             rank = len(shape)
             updates = c.emit("Slice", c.typed("src"), c.ints(*[0] * rank), c.ints(*shape), c.ints(*range(rank)))
-        return c.emit(
-            "ScatterElements", c["self"], c["index"], updates, axis=c.axis(), reduction=_JOINS.get(how, "none")
+        joined = "add" if how == "mean" else _JOINS.get(how, "none")
+        base, alone = c["self"], not c.get("include_self", True)
+        c.refuse_unless(
+            dtype.is_floating_point or not (alone or how == "mean"), "means of integers, or without what was there"
         )
+
+        def put(into: Value, what: Value, reduction: str) -> Name:
+            return c.emit("ScatterElements", into, c["index"], what, axis=c.axis(), reduction=reduction)
+
+        def filled(value: float, sizes: Sequence[int]) -> Name:
+            content = np.broadcast_to(np.asarray(value, c.graph.array_dtype(dtype)), tuple(sizes))
+            return c.graph.constant(np.ascontiguousarray(content))
+
+        zeros, ones = filled(0, c.result_shape), filled(1, shape)
+        if alone:
+            touched = c.emit("Greater", put(zeros, ones, "none"), c.number(0, dtype))
+            base = c.emit("Where", touched, c.number(_NEUTRAL[joined], dtype), base)
+        made = put(base, updates, joined)
+        if how != "mean":
+            return made
+        count = put(zeros if alone else filled(1, c.result_shape), ones, "add")
+        return c.emit("Div", made, c.emit("Max", count, c.number(1, dtype)))
 
     return translate
 
@@ -259,9 +281,18 @@ def _affine_grid(c: Call) -> Value:
     ]
     y, x = np.meshgrid(*ends, indexing="ij")
     base = np.stack([x, y, np.ones_like(x)], -1).reshape(1, -1, 3)
-    dtype = np.dtype(str(c.result.dtype).removeprefix("torch."))
+    dtype = c.graph.array_dtype(c.result.dtype)
     made = c.emit("MatMul", c.graph.constant(base.astype(dtype)), c.emit("Transpose", c["theta"], perm=[0, 2, 1]))
     return c.reshaped(made, c.result_shape)
+
+
+def _strided(c: Call) -> Value:
+    """The elements of a tensor at places that strides tell."""
+    c.refuse_unless(bool(c.metas["self"].meta["val"].is_contiguous()), "strides of a tensor that is a view")
+    at = np.array(int(c.get("storage_offset", 0)))
+    for n, stride in zip(c["size"], c["stride"], strict=True):
+        at = at[..., None] + np.arange(int(n)) * int(stride)
+    return c.emit("Gather", c.reshaped(c["self"], (-1,)), c.graph.constant(at.astype(np.int64)), axis=0)
 
 
 # --- numbers of classes ------------------------------------------------------------------------------------------------
@@ -275,11 +306,15 @@ def _one_hot(c: Call) -> Value:
 
 def _bucketed(c: Call) -> Value:
     """How many boundaries are below each element, or not above it."""
-    c.refuse_unless("boundaries" in c.given and hasattr(c.metas["self"], "meta"), "a single value")
+    name = "boundaries" if "boundaries" in c.given else "sorted_sequence"
+    c.refuse_unless(name in c.given and hasattr(c.metas["self"], "meta"), "a single value")
+    c.refuse_unless(c.get("sorter") is None, "boundaries in an order of their own")
     torch: Torch = c.graph.torch
-    dtype = torch.result_type(c.metas["self"].meta["val"], c.metas["boundaries"].meta["val"])
-    x = c.emit("Unsqueeze", c.cast(c["self"], dtype), c.ints(-1))
-    passed = c.emit("LessOrEqual" if c["right"] else "Less", c.cast(c["boundaries"], dtype), x)
+    dtype = torch.result_type(c.metas["self"].meta["val"], c.metas[name].meta["val"])
+    x, ends = c.emit("Unsqueeze", c.cast(c["self"], dtype), c.ints(-1)), c.cast(c[name], dtype)
+    if c.rank(name) > 1:
+        ends = c.emit("Unsqueeze", ends, c.ints(-2))
+    passed = c.emit("LessOrEqual" if c["right"] or c.get("side") == "right" else "Less", ends, x)
     return c.emit("ReduceSum", c.cast(passed, c.result.dtype), axes=[-1], keepdims=0)
 
 
@@ -303,6 +338,7 @@ TABLE: Mapping[str, Translator] = {
     "grid_sampler": _sampled,
     "affine_grid_generator": _affine_grid,
     "one_hot": _one_hot,
-    "bucketize": _bucketed,
+    **dict.fromkeys(("bucketize", "searchsorted"), _bucketed),
+    "as_strided": _strided,
 }
 """How operators of PyTorch are translated, by their names without overloads."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorc_dsl.graph.aten.traced import Call, Name, Translator, Value
+from tensorc_dsl.graph.aten.traced import Call, Name, Torch, Translator, Value
 
 
 def _unary(op: str, **attributes: Any) -> Translator:
@@ -147,6 +147,69 @@ def _is_close(c: Call) -> Value:
     return c.emit("Or", c.emit("Equal", a, b), near)
 
 
+def _has_sign(c: Call, x: Value, dtype: Torch) -> Name:
+    """Whether a number is below 0, or -0."""
+    zero = c.number(0, dtype)
+    below = c.emit("Less", x, zero)
+    return c.emit("Or", below, c.emit("Less", c.emit("Reciprocal", x), zero)) if dtype.is_floating_point else below
+
+
+def _sign_bit(c: Call) -> Value:
+    return _has_sign(c, c["self"], c.metas["self"].meta["val"].dtype)
+
+
+def _with_sign(c: Call) -> Value:
+    """The size of one number with the sign of another."""
+    dtype, (a, b) = c.same_type("self", "other")
+    c.refuse_unless(dtype.is_floating_point, "signs of integers")
+    size = c.emit("Abs", a)
+    return c.emit("Where", _has_sign(c, b, dtype), c.emit("Neg", size), size)
+
+
+def _beside_nan(op: str) -> Translator:
+    """The larger or the smaller of two numbers, of which one may be NaN."""
+
+    def translate(c: Call) -> Value:
+        dtype, (a, b) = c.same_type("self", "other")
+        made = c.emit(op, a, b)
+        if not dtype.is_floating_point:
+            return made
+        return c.emit("Where", c.emit("IsNaN", a), b, c.emit("Where", c.emit("IsNaN", b), a, made))
+
+    return translate
+
+
+def _hypotenuse(c: Call) -> Value:
+    """Scaled by the longer side, so that no square overflows."""
+    dtype, operands = c.same_type("self", "other")
+    a, b = (c.emit("Abs", x) for x in operands)
+    longer, zero = c.emit("Max", a, b), c.number(0, dtype)
+    ratio = c.emit("Div", c.emit("Min", a, b), longer)
+    made = c.emit("Mul", longer, c.emit("Sqrt", c.emit("Add", c.emit("Mul", ratio, ratio), c.number(1, dtype))))
+    alone = c.emit("Or", c.emit("Equal", longer, zero), c.emit("IsInf", longer))
+    return c.emit("Where", alone, longer, made)
+
+
+def _shifted(right: bool) -> Translator:
+    """Integers by a constant number of bits."""
+
+    def translate(c: Call) -> Value:
+        bits = c["other"] if isinstance(c["other"], int) else c.array(c["other"]).reshape(-1)
+        factor = np.left_shift(np.int64(1), bits).reshape(-1)
+        c.refuse_unless(factor.size == 1, "several numbers of bits")
+        x, number = c.typed("self"), c.number(int(factor[0]), c.result.dtype)
+        if not right:
+            return c.emit("Mul", x, number)
+        return c.emit("Div", c.emit("Sub", x, c.emit("Mod", x, number)), number)
+
+    return translate
+
+
+def _randomly_leaky(c: Call) -> Value:
+    c.refuse_unless(not c.get("training", False), "training")
+    return c.emit("LeakyRelu", c["self"], alpha=(float(c["lower"]) + float(c["upper"])) / 2)
+
+
 def _above(c: Call) -> Value:
     """What is above a threshold; else a value."""
     x, dtype = c["self"], c.result.dtype
@@ -154,9 +217,13 @@ def _above(c: Call) -> Value:
 
 
 def _angle(c: Call) -> Value:
-    """The angle of the point (other, self)."""
     dtype, (y, x) = c.same_type("self", "other")
     c.refuse_unless(dtype.is_floating_point, "angles of integers")
+    return angle(c, y, x, dtype)
+
+
+def angle(c: Call, y: Name, x: Name, dtype: Torch) -> Name:
+    """The angle of the point (x, y)."""
     zero = c.number(0, dtype)
     half, whole = c.number(np.pi / 2, dtype), c.number(np.pi, dtype)
     signed = c.emit("Where", c.emit("Less", y, zero), c.emit("Neg", half), half)
@@ -287,18 +354,16 @@ def _copied(c: Call) -> Value:
 def _full_like(value: float | None) -> Translator:
     def translate(c: Call) -> Value:
         content = c.get("fill_value", c.get("value")) if value is None else value
-        dtype = str(c.result.dtype).removeprefix("torch.")
-        c.graph.dtype(c.result.dtype)
         if isinstance(content, Name):
             return c.emit("Expand", c.cast(content, c.result.dtype), c.ints(*c.result_shape))
-        return c.graph.constant(np.full(c.result_shape, content, np.dtype(dtype)))
+        return c.graph.constant(np.full(c.result_shape, content, c.graph.array_dtype(c.result.dtype)))
 
     return translate
 
 
 TABLE: Mapping[str, Translator] = {
     **dict.fromkeys(
-        ("contiguous", "clone", "detach", "alias", "lift_fresh_copy"), _same
+        "contiguous clone detach alias lift_fresh_copy positive real resolve_conj resolve_neg".split(), _same
     ),
     **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout"), _dropped),
     **{
@@ -306,8 +371,8 @@ TABLE: Mapping[str, Translator] = {
         for name, op in {
             "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "silu": "Swish", "hardswish": "HardSwish", "mish": "Mish",
             "selu": "Selu", "erf": "Erf", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "reciprocal": "Reciprocal",
-            "abs": "Abs", "neg": "Neg", "sin": "Sin", "cos": "Cos", "tan": "Tan",
-            "sign": "Sign", "isnan": "IsNaN", "isinf": "IsInf", "softsign": "Softsign",
+            "abs": "Abs", "neg": "Neg", "_neg_view": "Neg", "sin": "Sin", "cos": "Cos", "tan": "Tan",
+            "sign": "Sign", "sgn": "Sign", "isnan": "IsNaN", "isinf": "IsInf", "softsign": "Softsign",
             "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
             "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh",
         }.items()
@@ -341,6 +406,14 @@ TABLE: Mapping[str, Translator] = {
         ("trunc", "fix"),
         lambda c: _toward_zero(c, c["self"]) if c.result.dtype.is_floating_point else c["self"],
     ),
+    "signbit": _sign_bit,
+    "copysign": _with_sign,
+    "fmax": _beside_nan("Max"),
+    "fmin": _beside_nan("Min"),
+    "hypot": _hypotenuse,
+    **dict.fromkeys(("__lshift__", "bitwise_left_shift"), _shifted(False)),
+    **dict.fromkeys(("__rshift__", "bitwise_right_shift"), _shifted(True)),
+    "rrelu": _randomly_leaky,
     "frac": lambda c: c.emit("Sub", c["self"], _toward_zero(c, c["self"])),
     "isfinite": _is_finite,
     "isclose": _is_close,

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from tensorc_dsl.base.frozen import frozen
-from tensorc_dsl.graph.graph import DTYPES, Array, Node, Unsupported
+from tensorc_dsl.graph.graph import DTYPES, Array, Node, Unsupported, onnx_dtype
 
 Torch = Any
 """The package, or an object of it: it is no dependency of this one."""
@@ -22,6 +22,18 @@ class Name(str):
     """The name of a value of the graph; other strings are options of operators."""
 
     __slots__ = ()
+
+
+@frozen
+class Pair:
+    """A complex tensor, whose parts are two real ones, or a complex number."""
+
+    real: Value
+    imaginary: Value
+
+    @property
+    def parts(self) -> tuple[Value, Value]:
+        return self.real, self.imaginary
 
 
 @dataclass(slots=True)
@@ -40,16 +52,28 @@ class Growing:
     def dtype(self, dtype: Torch) -> str:
         """The name in the language of an element type. Raises Unsupported."""
         name = str(dtype).removeprefix("torch.")
-        if name not in DTYPES or name == "bfloat16":  # tensors of it are no arrays of NumPy
+        if name not in DTYPES:
             raise Unsupported(f"elements of type {name}")
         return DTYPES[name]
 
-    def tensor(self, name: str, value: Torch) -> Name:
+    def array_dtype(self, dtype: Torch) -> np.dtype[Any]:
+        """The element type of a constant for an element type of PyTorch. Raises Unsupported."""
+        return onnx_dtype(self.dtype(dtype))
+
+    def tensor(self, name: str, value: Torch) -> Value:
         """A constant with the content of a tensor. Tensors with one memory are one constant."""
-        self.dtype(value.dtype)
+        if value.is_complex():
+            whole = value.detach().resolve_conj()
+            return Pair(
+                *(self.tensor(f"{name}.{part}", getattr(whole, part).contiguous()) for part in ("real", "imag"))
+            )
+        dtype = self.array_dtype(value.dtype)
         key = value.data_ptr(), tuple(value.shape), tuple(value.stride()), str(value.dtype)
         if value.numel() == 0 or key not in self._known:
-            self._known[key] = self.constant(value.detach().cpu().contiguous().numpy(), name)
+            held = value.detach().cpu().contiguous()
+            if value.dtype == self.torch.bfloat16:  # no array of NumPy
+                held = held.view(self.torch.int16)
+            self._known[key] = self.constant(held.numpy().view(dtype), name)
         return self._known[key]
 
     def constant(self, value: Array, name: str = "") -> Name:
@@ -121,9 +145,7 @@ class Call:
 
     def number(self, value: Any, dtype: Torch) -> Name:
         """A constant of one element."""
-        name = str(dtype).removeprefix("torch.")
-        self.graph.dtype(dtype)
-        return self.graph.constant(np.asarray(value, np.dtype(name)))
+        return self.graph.constant(np.asarray(value, self.graph.array_dtype(dtype)))
 
     def cast(self, value: Value, dtype: Torch) -> Name:
         """A tensor or a number with elements of a type."""

@@ -391,6 +391,25 @@ def rotation(site: Site) -> Lowered:
     return site.computed("rotation", ("Y", x.type))
 
 
+# --- products in groups ------------------------------------------------------------------------------------------------
+
+GROUPED = "product in groups of rows"
+"""The operator of a matrix with one of several others for each group of its rows; ONNX has none of that name."""
+
+
+def grouped(site: Site) -> Lowered:
+    """Each row times the matrix of its group. The third input has where each group ends; rows behind belong to the last."""
+    a, b, ends = site.given(0), site.given(1), site.given(2)
+    if a.type.rank != 2 or b.type.rank != 3 or a.shape[1] != b.shape[1] or ends.shape != b.shape[:1]:
+        raise Unsupported(f"a product of {a.type} with {b.type} by {ends.type}")
+    shape, count = (a.shape[0], b.shape[2]), b.shape[0]
+    left, right = site.parameter("A", a), site.parameter("B", b)
+    end = place(site.parameter("E", ends), ["e"])
+    site.stage(f"let g[i in {shape[0]}] = sum[e in {count - 1}] i64({end} <= {ends.dtype}(i))")
+    site.stage(f"{place('Y', ranged('ij', shape))} = sum[x] {left}[i, x] * {right}[clamp(g[i], 0, {count - 1}), x, j]")
+    return site.computed("grouped_matmul", ("Y", Tensor(a.dtype, shape)))
+
+
 TABLE: Mapping[str, Writer] = {
     "MatMul": _matmul,
     "Gemm": _gemm,

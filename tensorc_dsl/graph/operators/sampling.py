@@ -15,6 +15,7 @@ from tensorc_dsl.graph.operators.lowering import (
     axis_of,
     indices,
     offset,
+    onnx_index,
     place,
     ranged,
     scaled,
@@ -262,4 +263,44 @@ def _cubic(apart: str) -> str:
     return f"{near} if {apart} <= 1.0 else ((-0.75 * {apart} + 3.75) * {apart} - 6.0) * {apart} + 3.0"
 
 
-TABLE: Mapping[str, Writer] = {"Resize": _resize, "GridSample": _grid_sample}
+def _roi_align(site: Site) -> Lowered:
+    """The means of samples in the cells of regions. Along each axis, the two elements around a sample have weights."""
+    x, regions, batches = (site.given(n) for n in range(3))
+    counts = site.attribute("output_height", 1), site.attribute("output_width", 1)
+    samples = site.attribute("sampling_ratio", 0)
+    half = site.attribute("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+    if site.attribute("mode", "avg") != "avg" or samples < 1 or min(counts) < 1:
+        raise Unsupported(
+            f"regions by `{site.attribute('mode', 'avg')}` with {samples} samples: it has to name their number"
+        )
+    number = regions.shape[0]
+    if x.type.rank != 4 or regions.shape != (number, 4) or batches.shape != (number,) or 0 in x.shape:
+        raise Unsupported(f"regions {regions.type} of {x.type}")
+    scale, shift = literal(np.float32(site.attribute("spatial_scale", 1.0)), x.dtype), " - 0.5" if half else ""
+    site.parameter("X", x)
+    site.parameter("R", regions)
+    at, weights = list[str](), list[str]()
+    for d, (size, count) in enumerate(zip(x.shape[2:], counts, strict=True)):
+        begin, end = (f"(R[r, {1 - d + k}] * {scale}{shift})" for k in (0, 2))
+        length = f"{end} - {begin}" if half else f"max({end} - {begin}, 1.0)"
+        outer = f"r in {number}, o in {count}, s in {samples}"
+        step = f"({x.dtype}(o) + ({x.dtype}(s) + 0.5) / {samples}.0)"
+        site.stage(f"let u{d}[{outer}] = {begin} + {step} * (({length}) / {count}.0)")
+        site.stage(f"let v{d}[{outer}] = clamp(u{d}[r, o, s], 0.0, {size - 1}.0)")
+        site.stage(f"let n{d}[{outer}, t in 2] = i64(floor(v{d}[r, o, s])) + i64(t)")
+        behind = f"v{d}[r, o, s] - floor(v{d}[r, o, s])"
+        inside = f"-1.0 <= u{d}[r, o, s] and u{d}[r, o, s] <= {size}.0"
+        weight = f"(1.0 - ({behind}) if t == 0 else {behind})"
+        site.stage(f"let w{d}[{outer}, t in 2] = {weight} if {inside} else 0.0")
+        place_of = f"[r, {'pq'[d]}, s{d}, t{d}]"
+        at.append(f"clamp(n{d}{place_of}, 0, {size - 1})")
+        weights.append(f"w{d}{place_of}")
+    image = onnx_index(place(site.parameter("B", batches), ["r"]), x.shape[0])
+    value = f"X[{image}, c, {at[0]}, {at[1]}] * {' * '.join(weights)}"
+    reduced = f"s0 in {samples}, s1 in {samples}, t0 in 2, t1 in 2"
+    shape = (number, x.shape[1], *counts)
+    site.stage(f"{place('Y', ranged('rcpq', shape))} = (sum[{reduced}] {value}) / {samples**2}.0")
+    return site.computed("roi_align", ("Y", Tensor(x.dtype, shape)))
+
+
+TABLE: Mapping[str, Writer] = {"Resize": _resize, "GridSample": _grid_sample, "RoiAlign": _roi_align}
