@@ -57,7 +57,10 @@ def of_torch() -> str:
     """The operators of a module of PyTorch that are translated, in alphabetical order."""
     from tensorc_dsl.graph.torch_export import COMPLEX, TARGETS
 
-    return ", ".join(f"`{name}`" for name in sorted({*TARGETS, *COMPLEX}) if not name.startswith("_")) + "."
+    return (
+        ", ".join(f"`{name}`" for name in sorted({*TARGETS, *COMPLEX}) if not name.startswith("_") and "::" not in name)
+        + "."
+    )
 
 
 def of_models() -> str:

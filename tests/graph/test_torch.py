@@ -369,6 +369,10 @@ def more_functions(torch: Torch) -> dict[str, tuple[Callable[..., Any], tuple[An
             ),
             (x, x.flip(0)),
         ),
+        "histograms": (
+            lambda a, i: (torch.histc(a, 7, -1, 1.5), torch.histc(i.float(), 5, 0, 4), torch.histc(i.float(), 5, max=4)),
+            (x, n),
+        ),
         "shifts": (lambda i: ((i << 3) >> 1, (i - 3) >> 1), (n,)),
         "joined updates": (
             lambda a, i: tuple(
@@ -406,7 +410,7 @@ def more_functions(torch: Torch) -> dict[str, tuple[Callable[..., Any], tuple[An
 
 MORE_KINDS = (
     "quotients", "curves", "integers", "statistics", "places", "updates", "attentions", "windows", "uneven pools", "sizes",
-    "transforms", "complex numbers", "orders", "signs", "shifts", "joined updates", "bags", "experts",
+    "transforms", "complex numbers", "orders", "signs", "histograms", "shifts", "joined updates", "bags", "experts",
     "what PyTorch decomposes",
 )  # fmt: skip
 

@@ -78,8 +78,9 @@ def _distances(c: Call) -> Value:
 def _grouped_product(c: Call) -> Value:
     """Rows in groups, each with a matrix of its own: the experts of a mixture."""
     c.refuse_unless(c.get("offs") is not None and c.get("bias") is None, "products without the ends of groups")
-    c.refuse_unless((c.rank("self"), c.rank("mat2")) == (2, 3), "groups of columns")
-    return c.emit(GROUPED, c["self"], c["mat2"], c["offs"])
+    rows, matrices = ("self", "mat2") if "self" in c.given else ("input", "weight")
+    c.refuse_unless((c.rank(rows), c.rank(matrices)) == (2, 3), "groups of columns")
+    return c.emit(GROUPED, c[rows], c[matrices], c["offs"])
 
 
 def _bags(c: Call) -> Value:
@@ -435,7 +436,7 @@ TABLE: Mapping[str, Translator] = {
     "_weight_norm": _weight_norm,
     "cdist": _distances,
     "bilinear": _bilinear,
-    **dict.fromkeys(("_grouped_mm", "grouped_mm"), _grouped_product),
+    **dict.fromkeys(("_grouped_mm", "grouped_mm", "transformers::grouped_mm_fallback"), _grouped_product),
     **dict.fromkeys(("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only"), _bags),
     "einsum": _einsum,
     "scaled_dot_product_attention": _attention,

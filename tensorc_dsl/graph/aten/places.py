@@ -318,6 +318,18 @@ def _bucketed(c: Call) -> Value:
     return c.emit("ReduceSum", c.cast(passed, c.result.dtype), axes=[-1], keepdims=0)
 
 
+def _histogram(c: Call) -> Value:
+    """How many elements are in each of the bins of a range; its end belongs to the last bin."""
+    bins, low, high, dtype = int(c["bins"]), float(c["min"]), float(c["max"]), c.result.dtype
+    c.refuse_unless(low < high, "a range that is that of the elements")
+    x = c.emit("Sub", c.cast(c.reshaped(c["self"], (-1, 1)), dtype), c.number(low, dtype))
+    at = c.emit("Floor", c.emit("Mul", x, c.number(bins / (high - low), dtype)))
+    is_end = c.emit("Equal", x, c.number(high - low, dtype))
+    at = c.emit("Where", is_end, c.number(bins - 1, dtype), at)
+    hits = c.emit("Equal", at, c.graph.constant(np.arange(bins).astype(c.graph.array_dtype(dtype))))
+    return c.emit("ReduceSum", c.cast(hits, dtype), axes=[0], keepdims=0)
+
+
 TABLE: Mapping[str, Translator] = {
     **dict.fromkeys(("index", "_unsafe_index"), _indexed),
     **dict.fromkeys(("index_put", "_unsafe_index_put"), _put),
@@ -340,5 +352,6 @@ TABLE: Mapping[str, Translator] = {
     "one_hot": _one_hot,
     **dict.fromkeys(("bucketize", "searchsorted"), _bucketed),
     "as_strided": _strided,
+    "histc": _histogram,
 }
 """How operators of PyTorch are translated, by their names without overloads."""
