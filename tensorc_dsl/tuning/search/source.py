@@ -74,6 +74,9 @@ TREES, SHARE = 100, 0.3
 FOLDS = 5
 """Forests that predict left-out tasks; each leaves out as many."""
 
+BLIND_TREES = TREES // 2
+"""The trees of those forests: the later half changes what they say of other tasks by little, and a search waits for them."""
+
 ITSELF = 12.0
 """How many times as much the task's own trials on another machine count: what is fast for it there mostly is so here."""
 
@@ -134,14 +137,21 @@ class Source:
         found = Source._grown(tasks, median, machine, itself, told=told)
         unseen: list[tuple[Experience, Source]] = []
         for rest, out in _folds(tasks):
-            blind = Source._grown(rest, np.median(np.array([t.median for t in out]), axis=0), machine, told=told)
+            among = np.median(np.array([t.median for t in out]), axis=0)
+            blind = Source._grown(rest, among, machine, told=told, trees=BLIND_TREES)
             unseen += [(t, blind.at(t)) for t in out]
         share = _share(unseen)
         return replace(found, share=share, missed=tuple(replace(s, share=share).missed_of(t) for t, s in unseen))
 
     @staticmethod
     def _grown(
-        tasks: Sequence[Experience], median: Array, machine: Machine | None, itself: str = "", *, told: bool
+        tasks: Sequence[Experience],
+        median: Array,
+        machine: Machine | None,
+        itself: str = "",
+        *,
+        told: bool,
+        trees: int = TREES,
     ) -> Source:
         """The source whose forest is believed as it is."""
         names, places = _places([machine, *(t.machine or machine for t in tasks)])
@@ -171,7 +181,7 @@ class Source:
         forest = Forest.fit(
             np.vstack(rows),
             np.concatenate(values),
-            trees=TREES,
+            trees=trees,
             share=SHARE,
             shrink=SHRINK,
             weights=w * len(w) / w.sum(),
@@ -180,8 +190,15 @@ class Source:
 
     def predict(self, features: Array) -> Array:
         """Log speeds relative to the best of the task."""
-        grown = self.share * self.forest.at(_placed(features, self.median, self.place))
-        return grown + _told(features) if self.told else grown
+        return self.share * self.grown(features) + self.modelled(features)
+
+    def grown(self, features: Array) -> Array:
+        """What the forest says."""
+        return self.forest.at(_placed(features, self.median, self.place))
+
+    def modelled(self, features: Array) -> Array:
+        """What the model says, of which the forest has learnt what is missed; 0 without one."""
+        return _told(features) if self.told else np.zeros(len(features))
 
     def missed_of(self, task: Experience) -> float:
         """How many times as long as its best the pick for the task takes, among its first trials."""
@@ -226,8 +243,8 @@ def _share(unseen: Sequence[tuple[Experience, Source]]) -> float:
     """
     errors: list[list[float]] = []
     for task, source in unseen:
-        none, whole = (replace(source, share=share).predict(task.features) for share in (0.0, 1.0))
-        apart = [task.speeds - none - share * (whole - none) for share in SLOPES]
+        grown, told = source.grown(task.features), source.modelled(task.features)
+        apart = [task.speeds - told - share * grown for share in SLOPES]
         errors.append([float(np.minimum(np.abs(a - np.median(a)), SLOW).mean()) for a in apart])
     return SLOPES[int(np.argmin(np.mean(errors, axis=0)))] if errors else 0.5
 
