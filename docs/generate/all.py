@@ -43,7 +43,6 @@ PARTS: dict[str, Part] = {
     "only-here": beside.only_here,
     "images": operators.images,
     "model-operators": operators.of_models,
-    "torch-operators": operators.of_torch,
     "operators": operators.operators,
     "decisions": decisions.decisions,
     "layers": layers.layers,
@@ -56,6 +55,7 @@ SITE_PARTS: dict[str, Part] = {
     "modules": modules.modules,
     "python": python.interface,
     "syntax": grammar.syntax,
+    "torch-operators": operators.of_torch,
 }
 """Long lists of what `explain`, `--help` and the sources have too."""
 
