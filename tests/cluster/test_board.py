@@ -137,7 +137,7 @@ def test_a_loser_is_timed_for_a_moment(board: Board) -> None:
     with BoardRunner(task.program, task.target, board, threads=1) as runner:
         (plain,) = runner.measure([task.sample(0).program], None)
         assert isinstance(plain, Outcome) and plain.seconds is not None
-        slower = runner.again(task.sample(0).program, plain.seconds / 2)
+        slower = runner.again(task.sample(0).program, plain.seconds / 8)
         far = runner.again(task.sample(0).program, plain.seconds / 1e4)
     assert not plain.censored
     assert slower.censored and len(slower.times) < len(plain.times)

@@ -200,6 +200,9 @@ def test_the_commands_on_a_real_worker(tmp_path: Path) -> None:
         where = ("--on", cluster.address, *secret, "--output", str(best))
         done = CliRunner().invoke(main, ["tune", str(tmp_path / "f.tsched"), *where, *search])
         assert done.exit_code == 0, done.stderr
-        listed = CliRunner().invoke(main, ["workers", cluster.address, *secret])
+        asked = ["workers", cluster.address, *secret]
+        listed, turns = CliRunner().invoke(main, asked), 1
+        while "waiting" not in listed.stdout and turns < 50:  # a worker says twice a second what it does
+            listed, turns = CliRunner().invoke(main, asked), turns + 1
     assert '"machines": {"one"' in done.stdout and "joined" in done.stderr and best.exists()
     assert listed.exit_code == 0 and "one" in listed.stdout and "waiting" in listed.stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from distributed import wait
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.ir.target import Target
@@ -128,7 +128,8 @@ def test_answers_of_a_worker_that_is_gone_take_no_others_with_them(monkeypatch: 
         monkeypatch.setattr(pool, "give", noted)
         monkeypatch.setattr(client, "_gather", stuck)
         answers = runner.measure(some, None)
-        time.sleep(0.5)
+        with client.as_current():
+            wait([g.future for g in pool._given.values()])
         found = [*answers]
     assert hung and hung[0] > runner_module.DEATHS
     assert [o.seconds for o in found if isinstance(o, Outcome)] == [time_of(p) for p in some]

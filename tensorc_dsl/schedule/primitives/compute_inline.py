@@ -31,7 +31,7 @@ from tensorc_dsl.schedule.step import BlockRef, Rewrite, primitive, refusal
     help="inline blocks that store each element of an intermediate buffer once, as `B[i, j] = exp(A[i, j])` does",
     at="block",
 )
-def NOT_INLINABLE(*focus: str, block: str, reason: str, buffer: str) -> None: ...
+def NOT_INLINABLE(*focus: str, block: str, reason: str) -> None: ...
 @refusal(
     "E0372",
     "cannot inline `{block}`: it does not run for all values of its iterators",
@@ -96,7 +96,7 @@ def _definition(program: Program, b: Block) -> tuple[Store, tuple[str, ...]]:
     store = b.body[0]
 
     def refuse(reason: str) -> Exception:
-        return NOT_INLINABLE(program, b.name, block=b.name, buffer=store.buffer, reason=reason)
+        return NOT_INLINABLE(program, b.name, block=b.name, reason=reason)
 
     if is_param(program, store.buffer):
         raise refuse(f"it writes the output `{store.buffer}`")
