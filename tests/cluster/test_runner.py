@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 import pytest
@@ -84,16 +83,15 @@ def test_answers_whose_transfer_dask_cancels_are_asked_for_again(monkeypatch: py
     some = programs(4)
     with stubs(Stub(0)) as runner:
         assert runner.lanes == 1
-        client = runner._pool._client
-        gather, cancelled = client._gather, list[bool]()
+        fetched, cancelled = pool_module._fetched, list[bool]()
 
-        async def broken(*args: object, **kwargs: object) -> object:
+        async def broken(client: object, keys: Sequence[str]) -> dict[str, bytes]:
             if len(cancelled) < 2:
                 cancelled.append(True)
                 raise asyncio.CancelledError
-            return await gather(*args, **kwargs)
+            return await fetched(client, keys)
 
-        monkeypatch.setattr(client, "_gather", broken)
+        monkeypatch.setattr(pool_module, "_fetched", broken)
         found = measured(runner, some)
     assert len(cancelled) == 2
     assert sorted(o.seconds or 0.0 for o in found) == sorted(map(time_of, some))
@@ -108,15 +106,14 @@ def test_answers_of_a_worker_that_is_gone_take_no_others_with_them(monkeypatch: 
         assert runner.lanes == 2
         pool, hung = runner._pool, list[int]()
         client = pool._client
-        gather, dead = client._gather, next(s.address for s in pool.workers() if s.name == "m0")
+        fetched, dead = pool_module._fetched, next(s.address for s in pool.workers() if s.name == "m0")
 
-        async def stuck(futures: Sequence[Any], **kwargs: object) -> object:
+        async def stuck(client: object, keys: Sequence[str]) -> dict[str, bytes]:
             # All at once, as after a stall: more orders than the failures that retire a worker.
-            lost = [f.key for f in futures if pool_worker[f.key] == dead]
-            if lost and len(hung) < 1:
-                hung.append(len(futures))
+            if dead in {pool_worker[key] for key in keys} and not hung:
+                hung.append(len(keys))
                 await asyncio.sleep(3600)
-            return await gather(futures, **kwargs)
+            return await fetched(client, keys)
 
         pool_worker: dict[str, str] = {}
         give = pool.give
@@ -126,7 +123,7 @@ def test_answers_of_a_worker_that_is_gone_take_no_others_with_them(monkeypatch: 
             pool_worker.update((g.future.key, g.worker) for g in pool._given.values())
 
         monkeypatch.setattr(pool, "give", noted)
-        monkeypatch.setattr(client, "_gather", stuck)
+        monkeypatch.setattr(pool_module, "_fetched", stuck)
         answers = runner.measure(some, None)
         with client.as_current():
             wait([g.future for g in pool._given.values()])

@@ -237,21 +237,26 @@ def _synced(client: Any, what: Callable[..., Any], *args: Any, **kwargs: Any) ->
         raise ConnectionAbortedError("a call of Dask was cancelled") from e
 
 
-async def _gathered(client: Any, groups: Sequence[Sequence[Any]]) -> dict[str, bytes]:
-    """The answers of futures that are done, by their keys. Each group is fetched by itself: an answer may be lost with its
-    worker, for which Dask would wait for ever, and those of other workers would be lost with it.
+async def _fetched(client: Any, keys: Sequence[str]) -> dict[str, bytes]:
+    """The answers of one worker by their keys; none if one is lost. The `gather` of Dask's client fetches those of several calls
+    together, and waits for lost ones for ever."""
+    said = await client.scheduler.gather(keys=[*keys])
+    return said["data"] if said["status"] == "OK" else {}
+
+
+async def _gathered(client: Any, groups: Sequence[Sequence[str]]) -> dict[str, bytes]:
+    """The answers with these keys. Each group, of one worker, is fetched by itself: where a worker is gone, its own are lost.
 
     Raises OSError if the scheduler is gone.
     """
-    fetched = (asyncio.wait_for(client._gather([*group], errors="skip"), ANSWER_SECONDS) for group in groups)
+    fetched = (asyncio.wait_for(_fetched(client, group), ANSWER_SECONDS) for group in groups)
     answers: dict[str, bytes] = {}
-    for group, data in zip(groups, await asyncio.gather(*fetched, return_exceptions=True), strict=True):
+    for data in await asyncio.gather(*fetched, return_exceptions=True):
         if isinstance(data, (TimeoutError, asyncio.CancelledError)):
             continue
         if isinstance(data, BaseException):
             raise data
-        if len(data) == len(group):
-            answers |= {future.key: part for future, part in zip(group, data, strict=True) if part is not None}
+        answers |= data
     return answers
 
 
@@ -396,10 +401,10 @@ class Pool:
             self.spent += time.perf_counter() - began
 
     def _answers(self, found: Sequence[Given]) -> list[Ended]:
-        by_worker: dict[str, list[Any]] = {}
+        by_worker: dict[str, list[str]] = {}
         for one in found:
             if one.future.status == "finished":
-                by_worker.setdefault(one.worker, []).append(one.future)
+                by_worker.setdefault(one.worker, []).append(one.future.key)
         said: dict[str, bytes] = {}
         if by_worker:
             try:
