@@ -238,8 +238,10 @@ def _synced(client: Any, what: Callable[..., Any], *args: Any, **kwargs: Any) ->
 
 
 async def _fetched(client: Any, keys: Sequence[str]) -> dict[str, bytes]:
-    """The answers of one worker by their keys; none if one is lost. The `gather` of Dask's client fetches those of several calls
-    together, and waits for lost ones for ever."""
+    """The answers of one worker by their keys; none if one is lost.
+
+    The `gather` of Dask's client fetches those of several calls together, and waits for lost ones for ever.
+    """
     said = await client.scheduler.gather(keys=[*keys])
     return said["data"] if said["status"] == "OK" else {}
 
