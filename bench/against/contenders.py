@@ -68,10 +68,11 @@ PEERS = {
         Contender("opencv", f"{_PEERS}.opencv", ("opencv-python-headless",)),
         Contender("gcc", f"{_PEERS}.gcc", program="gcc"),
         Contender("tvm", f"{_PEERS}.tvm", ("apache-tvm", "xgboost", "cloudpickle")),
+        Contender("same-bits", f"{_PEERS}.same_bits", ("tensorc-dsl",)),
     )
 }
 
-QUICK_PEERS = [name for name in PEERS if name != "tvm"]
+QUICK_PEERS = [name for name in PEERS if name not in ("tvm", "same-bits")]
 """The peers that need no search of minutes."""
 
 

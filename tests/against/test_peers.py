@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tensorc_dsl
 from bench.against.contenders import PEERS
 from bench.against.filters import FILTERS
 from bench.against.problem import IMAGES, STENCILS, Job, Problem, Ready, several
 from bench.against.references import expected
+from tensorc_dsl.reference.inputs import make_inputs
 
 SHAPES = {"heat_3d": (5, 6, 7)}
 
@@ -83,3 +85,23 @@ def test_halide_has_an_algorithm_for_every_filter() -> None:
     from bench.against.peers import halide
 
     assert halide.ALGORITHMS.keys() == FILTERS.keys()
+
+
+def test_a_search_for_the_same_bits_has_records_of_its_own(tmp_path: Path) -> None:
+    from bench.against.peers import same_bits
+
+    file, records = tmp_path / "small.tsched", tmp_path / "records.sqlite"
+    file.write_text("""\
+use std.cpu
+compute gemm(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
+    C[i, j] = sum[k] A[i, k] * B[k, j]
+}
+
+task gemm_5 = gemm(M=5, K=3, N=7)
+""")
+    task = tensorc_dsl.load(file, threads=1)["gemm_5"]
+    inputs = make_inputs(task.program, 0)
+    found = same_bits.prepare(Job(Problem(str(file), "gemm_5", "gemm", {}, {}), inputs, 1, 1, 0, records))
+    np.testing.assert_allclose(found.result(), inputs["A"] @ inputs["B"], rtol=1e-5)
+    assert not records.exists()
+    assert task.keeping(bits=True).recorded(tmp_path / "records.sqlite.same-bits") is not None
