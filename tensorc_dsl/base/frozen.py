@@ -10,6 +10,8 @@ pickle's state, in which a schedule goes from one process to another.
 
 A dataclass hashes all that it holds at each question. A class of trees that are keys of tables inherits a slot `hashed`
 (`Hashed`), where the hash is kept at the first one. It is not in a pickle: another process hashes strings otherwise.
+
+attrs makes texts, too, when a class is made; structures of msgspec have no equality over a part of their fields.
 """
 
 from __future__ import annotations

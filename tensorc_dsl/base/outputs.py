@@ -2,7 +2,8 @@
 
 A file is written under a random name beside its own, and renamed over it. A path that the user typed may be a link, a pipe or
 a device: a link is followed, and the others are written into. A path that the user did not type must be missing or a regular
-file: what else is there may have been put in the way of the output.
+file: what else is there may have been put in the way of the output. Replacing a link would be as safe, but a user who made it
+would lose it.
 """
 
 from __future__ import annotations

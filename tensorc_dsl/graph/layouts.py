@@ -5,6 +5,8 @@ stay where they are. Inputs and outputs of the model keep the order of the file.
 values in the order of the file, or all as they would be if the convolutions decided. The states are chosen together, so
 that the fewest bytes are transposed: a minimum cut, since a transposition is paid between steps of different states.
 
+More than two orders of a value would need approximations, and layouts in each operator would double its texts and tests.
+
 Boykov, Kolmogorov: An experimental comparison of min-cut/max-flow algorithms (2004), section 2, for the reduction.
 """
 

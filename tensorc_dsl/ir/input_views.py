@@ -3,6 +3,9 @@
 Steps and queries take them for inputs of their own: a product of two parts of one input reads two buffers, each of which has
 a region, a copy and a layout. Everybody else runs, checks or translates the program with the input in their place
 (`resolved`): it is the same program.
+
+Three kinds of views are replaced by accesses: those of outputs and stages, since two names for an element would hide a
+dependence; those of an input that an output updates; and those with an element in several places, which rules would copy.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 Names of dimensions, arguments, buffers, loops, blocks and iterators are replaced by numbers, in the order in which the text
 of the program has them. What is left is what a program computes and how: types, extents, the order of arguments, strides,
 reducers by what they compute, assumptions, and the order of everything that is rounded.
+
+Records are kept by such keys, or a search of a layer would teach nothing to its twins in a model. A record has its trace in
+the names under which it was made, and a reader exchanges them: traces in canonical names would be unreadable.
 """
 
 from __future__ import annotations

@@ -2,6 +2,12 @@
 
 When it runs the program, the system kills the process with its parent, the limits are set, no core is dumped, signals that
 end a command are ignored, and modules are found in the same folders as in the parent.
+
+Those folders are the parent's own without the working folder and that of the script. `-I` alone loses what is installed for
+one user; `-P` alone keeps an empty part of `PYTHONPATH`, which is the working folder. Three things end a child: the system;
+the pipe from the parent, which a thread waits for while native code runs; an alarm, when a request exceeds its limit and the
+parent is stopped. Only the parent handles signals that end a command: a builder that ended by itself would be recorded as a
+candidate that crashes.
 """
 
 from __future__ import annotations

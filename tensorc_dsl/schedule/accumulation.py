@@ -1,4 +1,10 @@
-"""Conditions for steps that take a reduction apart: the loops that count it, and where it begins."""
+"""Conditions for steps that take a reduction apart: the loops that count it, and where it begins.
+
+A reduction over an open size is its identity where the size is 0, so `init` also runs without a step. Primitives are proved
+at sizes at which instances run; `refuse_unbegun` is the one rule that keeps the meaning where none does. A block that stores
+the identity before would make two writers of one buffer, and an extent of at least 1 with a guarded term would hide products
+from tensor cores.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 Words stay as they are written, parentheses too. Text beyond 120 columns is broken: lists and arguments have one entry per
 line, expressions are broken before their operators. The writer decides three things: statements joined with `;` stay on one
 line while they fit, and so do braces that open and close on one line; one empty line between two statements stays.
+
+There are no options, and no exceptions within sums (`2*pad`). Trailing comments are not aligned: a change of one line would
+be a change of its neighbours.
 """
 
 from __future__ import annotations

@@ -4,6 +4,10 @@ A *digit* of a variable is `(var / unit) % size`. Digits of one variable at disj
 variables, take their values independently of each other. So a sum of multiples of digits says what each of them is, if its
 factors lie far enough apart, and all digits together say what the variable is. Triton's linear layouts are the case in which
 all radices are 2.
+
+Integer sets could invert every injective map, but in several pieces, whose conditions would be in the program's subscripts.
+That the layout of the inverse is the place is itself the condition of an element, so a mistake here can leave one out, which
+the proof of the schedule finds, and cannot put another in its place.
 """
 
 from __future__ import annotations

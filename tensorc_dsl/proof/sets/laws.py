@@ -3,6 +3,9 @@
 Floats are real numbers and NaN: the laws ignore rounding, but not branches, bounds and constants. Integers wrap around. A
 refutation is an example. There are three kinds of proofs: all values of a small type were tried; both sides have the same
 normal form (`normal_form`); they are piecewise affine, and integer sets show that they are equal.
+
+An SMT solver was tried (z3, 1,029 laws): real numbers without NaN prove laws that NaN breaks, division by 0 refutes laws that
+hold, and roots and exponentials cannot be said. It would replace 170 lines by as many that translate.
 """
 
 from __future__ import annotations

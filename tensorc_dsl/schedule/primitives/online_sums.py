@@ -1,4 +1,9 @@
-"""`online_sums`: sum exponentials relative to the maximum so far, and correct the sums when it changes."""
+"""`online_sums`: sum exponentials relative to the maximum so far, and correct the sums when it changes.
+
+It is no module over a reducer of two values, `(m, s)`. All values of a reducer have the subscripts of one stage, and in
+attention the sum of products has columns that the maximum has not; stages between maximum and sums have no place; and either
+side of a reducer may have the larger maximum, so each term takes two exponentials instead of one, which is half as fast.
+"""
 
 from __future__ import annotations
 

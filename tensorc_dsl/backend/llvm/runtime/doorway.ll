@@ -1,5 +1,7 @@
 ; Calls of kernels from Python with arrays of NumPy: what the arrays are is read from memory, all in some hundred
-; nanoseconds, where asking each of them by Python for its type, shape and address takes microseconds.
+; nanoseconds, where asking each of them by Python for its type, shape and address takes microseconds. The layouts of objects
+; are checked against what Python reports before the first use. A call that is not accepted here takes the slow path, in which
+; errors are reported.
 
 ; A size: the number of an open one, or less than 0, and what is added to it; also the least and the largest of an open one
 %size = type { i64, i64 }

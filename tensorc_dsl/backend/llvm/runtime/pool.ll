@@ -8,6 +8,10 @@
 ;
 ; The caller waits even for a worker that comes too late to take a task. Calling it back instead was tried: the caller
 ; then does all the work, and the system sees no reason to move a worker that shares its processor to an idle one.
+;
+; OpenMP is not used: a process that has used libgomp's threads and then forks has a child that hangs at its first parallel
+; region, and users fork, as data loaders do. A static split of the iterations would wait for the slower part when something
+; else runs on a core.
 
 ; function, context, tasks, threads, workers not yet done, the caller's processor, padding, first task not yet taken
 %job = type { ptr, ptr, i64, i64, i64, i32, [20 x i8], i64 }

@@ -1,4 +1,8 @@
-"""`check`: report the errors in files."""
+"""`check`: report the errors in files.
+
+No schedule is drawn, unless that is asked for: an editor runs this at every pause in typing, and a text must not pass in one
+run and fail in the next.
+"""
 
 from __future__ import annotations
 

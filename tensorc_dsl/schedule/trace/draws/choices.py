@@ -189,7 +189,8 @@ def TOO_MANY(*, most: int, count: int) -> None: ...
 
 @frozen
 class Permutation(Uniform):
-    """An order of `count` elements, as the positions of the elements in the original list."""
+    """An order of `count` elements, as the positions of the elements in the original list: elements may be equal, and some
+    have no text on a command line."""
 
     count: int
 
