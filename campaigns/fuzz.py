@@ -38,7 +38,7 @@ from tensorc_dsl.ir.parse import parse_program, program_from_tree
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.step import ScheduleRefusal
-from tensorc_dsl.syntax.fmt import format_read
+from tensorc_dsl.syntax.fmt import format_parsed
 from tensorc_dsl.syntax.parse import read
 from tensorc_dsl.tuning.search.expansion import stream
 
@@ -81,12 +81,12 @@ def digest(file: Path) -> str:
         text = read(source)
     except TschedError:
         return checked.errors[0].code  # it does not parse
-    again = read(Source("again", _timed("formatting", lambda: format_read(text))))
+    again = read(Source("again", _timed("formatting", lambda: format_parsed(text))))
     if again.file != text.file:
         raise Broken(f"formatting changes the tree:\n{again.file.source.text}")
     if [c.rstrip() for c in again.comments] != [c.rstrip() for c in text.comments]:
         raise Broken(f"formatting changes the comments:\n{again.file.source.text}")
-    if format_read(again) != again.file.source.text:
+    if format_parsed(again) != again.file.source.text:
         raise Broken(f"formatting is not done after one time:\n{again.file.source.text}")
     if checked.errors:
         return checked.errors[0].code

@@ -119,7 +119,7 @@ class SearchFolder:
     name: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{shown(self.folder)} ({self.what})"
+        return f"{path_in_messages(self.folder)} ({self.what})"
 
     def find(self, path: tuple[str, ...], files: Files) -> Path | None:
         """The file or the folder for the path of a `use`. Nothing outside of the place is read.
@@ -147,7 +147,7 @@ class SearchFolder:
 
     def _require_inside(self, path: Path) -> None:
         if not self._holds(path):
-            raise TschedError(LEADS_OUT(None, link=shown(path), place=self))
+            raise TschedError(LEADS_OUT(None, link=path_in_messages(path), place=self))
 
     def names(self, path: tuple[str, ...], files: Files) -> list[str]:
         """The possible names in place of the last part of the path."""
@@ -161,7 +161,7 @@ class SearchFolder:
         return [p.stem for p in (*filter(self._holds, files.listed(parent)), *folders)]
 
 
-def shown(path: Path) -> str:
+def path_in_messages(path: Path) -> str:
     """The path in messages: relative to the working folder if it is inside."""
     try:
         return str(Path(os.path.abspath(path)).relative_to(Path.cwd()))
@@ -223,7 +223,7 @@ def _table(file: Path) -> dict[str, Any] | None:
 
 
 def _settings(file: Path, message: str, repair: str) -> TschedError:
-    return TschedError(SETTINGS(None, file=shown(file), message=message, repair=repair))
+    return TschedError(SETTINGS(None, file=path_in_messages(file), message=message, repair=repair))
 
 
 # Finds installed Python packages that ship modules, by their entry points, without importing them.
@@ -323,13 +323,13 @@ class Resolver:
         if not found:
             raise TschedError(UNRESOLVED(None, notes=self._looked(path, (*own, *self.shared)), path=dotted))
         if len(found) > 1:
-            notes = tuple(Note("note", f"{shown(at)}: {place.what}") for place, at in found.values())
+            notes = tuple(Note("note", f"{path_in_messages(at)}: {place.what}") for place, at in found.values())
             raise TschedError(AMBIGUOUS(None, notes=notes, path=dotted))
         (only,) = found.values()
         return only
 
     def _read(self, file: Path, package: str) -> Source:
-        source = self._source(file, shown(file))
+        source = self._source(file, path_in_messages(file))
         self._homes.setdefault(source.name, (file.parent, package))
         return source
 
@@ -396,7 +396,7 @@ def reachable(include: Sequence[StrPath] = ()) -> Listing:
                 if place.find(path, Disk()) is not None:
                     items += _items(path, file, place.what)
             except TschedError:
-                broken.append(shown(file))
+                broken.append(path_in_messages(file))
     return Listing(tuple(items), tuple(broken))
 
 
@@ -412,14 +412,14 @@ def _files(place: SearchFolder) -> Iterator[tuple[tuple[str, ...], Path]]:
 
 def _places(file: Path) -> Iterator[tuple[str, str]]:
     """The names that a `use` can import from a file, with their places."""
-    source = read_source(file, shown(file))
+    source = read_source(file, path_in_messages(file))
     for item in parse(source).items:
         if not isinstance(item, t.UseDecl | t.TaskDef | t.ModelDef | t.ProgramDef):
             yield item.name, f"{source.name}:{source.line_column(item.name.span.start)[0]}"
 
 
 def _items(path: tuple[str, ...], file: Path, what: str) -> Iterator[Item]:
-    source = read_source(file, shown(file))
+    source = read_source(file, path_in_messages(file))
     for item in parse(source).items:
         if isinstance(item, t.ModuleDef | t.SpaceDef | t.ComputeDef):
             line, _ = source.line_column(item.name.span.start)
@@ -458,7 +458,7 @@ def used(text: str, include: Sequence[StrPath] = ()) -> tuple[str, ...]:
                 raise
             continue
         if not wanted:
-            return tuple(map(shown, files))
+            return tuple(map(path_in_messages, files))
         found = dict(place for f in files for place in _places(f))
         if all(n in found for n in wanted):
             return tuple(found[n] for n in wanted)

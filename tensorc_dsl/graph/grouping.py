@@ -31,7 +31,7 @@ from tensorc_dsl.schedule.trace import handlers
 from tensorc_dsl.schedule.trace.distribution import Decision, Listed
 from tensorc_dsl.schedule.trace.trace import Decider, Draw, Site, Trace
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.format import format_expr
+from tensorc_dsl.syntax.format import expression_text
 from tensorc_dsl.syntax.highlight.words import CONSTANTS, RESERVED
 from tensorc_dsl.syntax.names import listed, near
 from tensorc_dsl.syntax.parse import parse
@@ -248,8 +248,8 @@ class _Writer:
         types = {p.type.dtype for p in callee.inputs}
         implied |= {str(a.name) for a in callee.attributes if attribute_kind(a) == "dtype" and a.name in types}
         known = {*dimensions(callee, strides=False), *(a.name for a in callee.attributes)}
-        usual = {str(a.name): format_expr(a.default) for a in callee.attributes if a.default is not None}
-        said = [(n, format_expr(e)) for n, e in bindings if n in known and n not in implied]
+        usual = {str(a.name): expression_text(a.default) for a in callee.attributes if a.default is not None}
+        said = [(n, expression_text(e)) for n, e in bindings if n in known and n not in implied]
         given = [f"{n}={text}" for n, text in said if usual.get(n) != text]
         names = [r if r == "_" else words.add(r, "v") for r in c.results]
         left = names[0] if len(names) == 1 else f"({', '.join(names)})"

@@ -37,7 +37,7 @@ from tensorc_dsl.schedule.trace.distribution import Interval, literal
 from tensorc_dsl.schedule.trace.draws.choices import Branch
 from tensorc_dsl.schedule.trace.trace import Draw, shown
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.format import format_expr as format_format_expr
+from tensorc_dsl.syntax.format import expression_text as format_format_expr
 
 GIVEN = ("root", "target")
 """Names that every schedule has; no loop or block gets one of them."""

@@ -86,7 +86,7 @@ def contracted(program: Program) -> Program:
         if (f := rounded_function(e)) is not None and isinstance(e, Cast):
             return replace(e, operand=replace(f, function=f"{f.function}.{e.dtype.name}"))
         if (f := rounded_function(e, approx)) is not None:
-            x, less, scale = parts_of_argument(f.args[0])
+            x, less, scale = parts_of_exponent(f.args[0])
             form = "approx" + ".less" * (less is not None) + ".scale" * (scale is not None)
             return Call(f"{f.function}.{form}", tuple(y for y in (x, less, scale) if y is not None))
         found = fused(e)
@@ -150,7 +150,7 @@ def is_product_of_octets(factors: Sequence[Expr]) -> bool:
     )
 
 
-def parts_of_argument(x: Expr) -> tuple[Expr, Expr | None, Expr | None]:
+def parts_of_exponent(x: Expr) -> tuple[Expr, Expr | None, Expr | None]:
     """An argument `(x - y) * s` as x, y and s, of which y and s may be missing. The factor s has no loads, so that an
     exponential may multiply it with its own."""
     scale: Expr | None = None

@@ -40,7 +40,7 @@ from tensorc_dsl.ir.contraction import (
     SUM_TERMS,
     allowed_error,
     is_product_of_octets,
-    parts_of_argument,
+    parts_of_exponent,
     rounded_function,
 )
 from tensorc_dsl.ir.dtypes import (
@@ -721,7 +721,7 @@ class _Errors(Evaluation):
         may have for an error: that of its instructions, and that of the product of a scale with what is subtracted before."""
         size = np.where(np.isfinite(size), size, 0.0)
         error = size * BEFORE_ROUNDING[e.function]
-        _, less, scale = parts_of_argument(e.args[0])
+        _, less, scale = parts_of_exponent(e.args[0])
         if less is None or e.function != "exp":
             return error
         away = self.value(less, box, mask) * (1.0 if scale is None else self.value(scale, box, mask))

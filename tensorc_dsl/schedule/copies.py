@@ -114,7 +114,7 @@ def spanning_site(program: Program, loops: tuple[For, ...], buffer: str) -> Site
     return Site(loops, found[0], found[-1])
 
 
-def region_at(
+def region_to_copy(
     program: Program, around: tuple[For, ...], buffer: Buffer, blocks: Collection[str], *, written: bool = False
 ) -> Region:
     """A box that contains all elements of a buffer that some blocks access in one iteration of the loops `around`; with

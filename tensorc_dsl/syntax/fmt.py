@@ -623,10 +623,10 @@ _TOGETHER = frozenset(("use", "task", "target", "reducer"))
 
 def format_text(source: Source) -> str:
     """The formatted text. Raises TschedError if the text does not parse."""
-    return format_read(read(source))
+    return format_parsed(read(source))
 
 
-def format_read(text: Text) -> str:
+def format_parsed(text: Text) -> str:
     """As `format_text`, for a text that is parsed already."""
     remarks = Remarks(text.file.source, text.words, text.comments)
     return render(_file(text.words, Rules(remarks)), WIDTH)

@@ -203,7 +203,7 @@ def case_head(sizes: Iterable[t.Expr], pad: str = "") -> str:
     return f"{', '.join(expr(e, pad) if isinstance(e, t.RangeExpr) else at(e, _ADD, pad) for e in sizes)} =>"
 
 
-def format_expr(e: t.Expr) -> str:
+def expression_text(e: t.Expr) -> str:
     """The text of an expression, with no more parentheses than it needs."""
     return expr(e)
 

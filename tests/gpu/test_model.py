@@ -16,7 +16,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import DeviceProgram, Shared, collec
 from tensorc_dsl.backend.cuda.lower.lower import lower_device
 from tensorc_dsl.backend.cuda.model.counts import Counted, counted
 from tensorc_dsl.backend.cuda.model.cycles import Estimate, estimates
-from tensorc_dsl.backend.cuda.model.issue import instructions, loops_in_ptx, loops_in_sass
+from tensorc_dsl.backend.cuda.model.issue import issued_instructions, loops_in_ptx, loops_in_sass
 from tensorc_dsl.backend.cuda.model.machine import machine_of
 from tensorc_dsl.backend.protocol import CodeLoop, Registers
 from tensorc_dsl.ir.expr import constant
@@ -389,10 +389,10 @@ def test_a_loop_runs_as_often_as_explains_its_loads(
     found = loops(text)["k_0"]
     assert [(x.around, dict(x.requests)) for x in found] == [(-1, {"global store": 1}), (0, {"global load": 1})]
     c = Counted({"floats": 160.0}, {"global load": 160.0, "global store": 10.0})
-    told = instructions(c, found, 10)
+    told = issued_instructions(c, found, 10)
     assert told["floats"] == pytest.approx(160, rel=0.01) and told["accesses"] == pytest.approx(170, rel=0.01)
     assert told["integers"] == pytest.approx(160 * each, rel=0.1)
-    assert instructions(c, (), 10) == c.instructions, "without code it is the count"
+    assert issued_instructions(c, (), 10) == c.instructions, "without code it is the count"
 
 
 WAITING = """

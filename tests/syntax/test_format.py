@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.format import format_expr, format_item
+from tensorc_dsl.syntax.format import expression_text, format_item
 from tensorc_dsl.syntax.parse import parse
 from tests.examples import examples
 from tests.syntax.trees import EXPRS, FILES, ITEMS, format_file, parse_expr
@@ -20,7 +20,7 @@ SLOW = settings(
 @given(EXPRS)
 @SLOW
 def test_an_expression_parses_back(e: tree.Expr) -> None:
-    assert parse_expr(format_expr(e)) == e
+    assert parse_expr(expression_text(e)) == e
 
 
 @given(ITEMS)
@@ -81,7 +81,7 @@ def test_a_file_parses_back(file: tree.File) -> None:
 def test_needed_parentheses_only(text: str) -> None:
     # `(1 + sum …) + …` needs its parentheses around the sum only.
     want = text.replace("(1 + sum[k] A[k])", "1 + (sum[k] A[k])")
-    assert format_expr(parse_expr(text)) == want
+    assert expression_text(parse_expr(text)) == want
 
 
 FORMATTED = """\

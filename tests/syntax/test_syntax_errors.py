@@ -12,7 +12,7 @@ from tensorc_dsl.elaborate.names import FUNCTIONS
 from tensorc_dsl.syntax import parse as parse_module
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.errors import CHARACTERS
-from tensorc_dsl.syntax.format import format_expr
+from tensorc_dsl.syntax.format import expression_text
 from tensorc_dsl.syntax.layout import MAX_DEPTH
 from tensorc_dsl.syntax.parse import MAX_FINDINGS, parse
 from tests.syntax.trees import items, parse_expr
@@ -257,7 +257,7 @@ def test_what_is_too_deep_is_refused(deep: str) -> None:
 
 def test_deep_but_not_too_deep_is_fine() -> None:
     deep = "[" * (MAX_DEPTH - 10) + "]" * (MAX_DEPTH - 10)
-    assert format_expr(parse_expr(deep)) == deep
+    assert expression_text(parse_expr(deep)) == deep
 
 
 BROKEN = """\

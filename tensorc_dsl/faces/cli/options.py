@@ -454,7 +454,7 @@ def load(
     return api.load(file, threads=threads, target=target, mcpu=cpu, include=include, native=native)
 
 
-def load_task(
+def task_of_options(
     file: str, task: str | None, threads: int | None = None, target: str | None = None, mcpu: str | None = None
 ) -> Task:
     """The task, on the machine that the options describe; without a name the only one of the file.

@@ -22,7 +22,7 @@ from tensorc_dsl.faces.lsp.documents import Document, Documents
 from tensorc_dsl.faces.lsp.parts import Packed, Piece, Symbol, Where
 from tensorc_dsl.faces.lsp.protocol import Json, Ready
 from tensorc_dsl.syntax import tree as t
-from tensorc_dsl.syntax.fmt import apart, format_read, format_text
+from tensorc_dsl.syntax.fmt import apart, format_parsed, format_text
 from tensorc_dsl.syntax.parse import item_starts, read
 from tensorc_dsl.syntax.traversal import walk
 
@@ -102,7 +102,7 @@ def _layout(text: str) -> tuple[str, str, str] | None:
     except TschedError:
         return None
     kinds = [item.data for item in found.words.children if item is not None and not isinstance(item, str)]
-    return (kinds[0], kinds[-1], format_read(found)) if kinds else None
+    return (kinds[0], kinds[-1], format_parsed(found)) if kinds else None
 
 
 def _edits(text: str, part: _Part) -> Iterator[lsp.TextEdit]:

@@ -91,7 +91,7 @@ def write(content: str) -> None:
             click.echo(content.encode(), nl=False)
 
 
-def show_markdown(page: str) -> None:
+def print_markdown(page: str) -> None:
     """Print Markdown, formatted and coloured."""
     from rich.console import Console  # slow to load
     from rich.markdown import Markdown

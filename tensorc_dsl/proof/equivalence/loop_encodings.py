@@ -55,7 +55,7 @@ from tensorc_dsl.ir.program import (
     used_names,
     walk,
 )
-from tensorc_dsl.proof.sets.linear_forms import by_open_size, negate
+from tensorc_dsl.proof.sets.linear_forms import negate, product_with_open_size
 from tensorc_dsl.proof.sets.safety import check_access, ranges_of
 from tensorc_dsl.proof.sets.simplify import bounds, ranges_below, simplify
 
@@ -425,7 +425,7 @@ def _standing_for(b: Block, var: str) -> list[str]:
 
 
 def _products_in(e: Expr, var: str) -> Iterator[Expr]:
-    if (found := by_open_size(e)) is not None and free_vars(found[0]) == frozenset({var}):
+    if (found := product_with_open_size(e)) is not None and free_vars(found[0]) == frozenset({var}):
         yield e
     for c in children(e) if var in free_vars(e) else ():
         yield from _products_in(c, var)
@@ -443,7 +443,7 @@ def _multiples(x: Expr, loop: For) -> tuple[int, ...] | None:
 
 def _loop_of_product(loop: For, body: tuple[Stmt, ...], product: Expr, base: str, used: set[str]) -> For | None:
     """A loop over the values of the product, of which one iteration runs in each of `loop`; None if they are not known."""
-    found = by_open_size(product)
+    found = product_with_open_size(product)
     multiples = None if found is None else _multiples(found[0], loop)
     if found is None or multiples is None:
         return None

@@ -62,9 +62,9 @@ from tensorc_dsl.proof.sets.linear_forms import (
     Context,
     Interval,
     Linear,
-    by_open_size,
     expr_of,
     linear,
+    product_with_open_size,
     to_expr,
 )
 from tensorc_dsl.proof.sets.running import passed_on
@@ -348,7 +348,7 @@ class _Parts:
 def _part(form: Linear, x: Access, context: Context) -> _Parts | None:
     """The parts of an open size that a subscript of an access counts, if it does."""
     for atom, c in form.terms.items():
-        if c > 0 and (product := by_open_size(expr_of(atom))) is not None:
+        if c > 0 and (product := product_with_open_size(expr_of(atom))) is not None:
             number, size = product
             # x * (Q + 1) is written as x * Q + x.
             more = form.terms.get(number.name, 0) if isinstance(number, Var) else 0

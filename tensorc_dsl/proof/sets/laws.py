@@ -364,9 +364,9 @@ def _by_all_values(c: Combiner) -> tuple[Verdict, ...]:
 
     made, start = samples.table(c), samples.place(tuple(e.value for e in c.identity), c.dtypes)
     apart: dict[Law, tuple[int, ...] | None] = {
-        "commutative": samples.first(made != made.T),
+        "commutative": samples.first_counterexample(made != made.T),
         "associative": samples.unassociative(made),
-        "identity": samples.first(made[start][made] != made),
+        "identity": samples.first_counterexample(made[start][made] != made),
     }
 
     def shown(place: Any) -> tuple[Any, ...]:

@@ -220,7 +220,7 @@ def table(c: Combiner) -> Array:
     return np.asarray(place(made, c.dtypes)).reshape(count, count)
 
 
-def first(apart: Array) -> tuple[int, ...] | None:
+def first_counterexample(apart: Array) -> tuple[int, ...] | None:
     """The index of the first true element of a table; None if there is none."""
     at = np.argwhere(apart)
     return tuple(map(int, at[0])) if at.size else None
@@ -229,7 +229,7 @@ def first(apart: Array) -> tuple[int, ...] | None:
 def unassociative(made: Array) -> tuple[int, ...] | None:
     """Three values for which the two groupings differ; None if there are none."""
     for a, row in enumerate(made):
-        if (at := first(made[row] != row[made])) is not None:
+        if (at := first_counterexample(made[row] != row[made])) is not None:
             return a, *at
     return None
 

@@ -380,7 +380,7 @@ def product(a: Linear, b: Linear, context: Context) -> Linear:
     return out
 
 
-def by_open_size(e: Expr) -> tuple[Expr, Expr] | None:
+def product_with_open_size(e: Expr) -> tuple[Expr, Expr] | None:
     """`x` and `Q` of a product `x * Q` of an expression over variables and a size that is open; None if `e` is none."""
     if not isinstance(e, Binary) or e.op != "*" or loads(e):
         return None

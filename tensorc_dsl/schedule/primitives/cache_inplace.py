@@ -13,7 +13,7 @@ from tensorc_dsl.schedule.copies import (
     copy_name,
     insert,
     redirected,
-    region_at,
+    region_to_copy,
     require_defined,
     require_order,
     require_scope,
@@ -70,8 +70,8 @@ def cache_inplace(
     used = used_names(program)
     cache = replace(old, name=copy_name(old, scope, used), scope=scope, annotations=())
     out = fresh(f"{old.name}_write", used)
-    used_there = region_at(program, site.loops, old, block_names(program, site))
-    written = region_at(program, site.loops, old, (b.name,), written=True)
+    used_there = region_to_copy(program, site.loops, old, block_names(program, site))
+    written = region_to_copy(program, site.loops, old, (b.name,), written=True)
     into = box_copy(cache.name, cache.name, old, used_there, site.loops, used)
     back = box_copy(out, old.name, cache, written, site.loops, used)
     result = insert(redirected(program, site, old.name, cache.name), site, (into,), (back,))

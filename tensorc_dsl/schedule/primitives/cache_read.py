@@ -13,7 +13,7 @@ from tensorc_dsl.schedule.copies import (
     box_copy,
     copy_name,
     insert,
-    region_at,
+    region_to_copy,
     require_defined,
     require_order,
     require_scope,
@@ -71,7 +71,7 @@ def require_read(program: Program, reader: Block, source: Buffer) -> None:
 
 def copied_in(program: Program, site: Site, reader: Block, source: Buffer, scope: str) -> Rewrite[BlockRef]:
     """The reader reads a copy that is made before a site in which no block writes the source."""
-    region = region_at(program, site.loops, source, (reader.name,))
+    region = region_to_copy(program, site.loops, source, (reader.name,))
     # Without loops around, the bounds of the box are numbers, and the copy has the size of the box.
     box = _within(region, source) if not site.loops else tuple((ZERO, n) for n in source.shape)
     used = used_names(program)

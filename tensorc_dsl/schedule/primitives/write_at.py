@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorc_dsl.ir.program import Program, find_block
 from tensorc_dsl.proof.sets.accesses import follow_writes, touched
-from tensorc_dsl.schedule.copies import NO_SCOPE, NOT_WHOLE, block_names, region_at, require_scope, spanning_site
+from tensorc_dsl.schedule.copies import NO_SCOPE, NOT_WHOLE, block_names, region_to_copy, require_scope, spanning_site
 from tensorc_dsl.schedule.kinds import RACE
 from tensorc_dsl.schedule.motion import VECTOR, own_buffers
 from tensorc_dsl.schedule.nests import NO_BLOCK, NO_LOOP, the_block, the_loop
@@ -43,7 +43,7 @@ def write_at(program: Program, loop: LoopRef, block: BlockRef, scope: str = "loc
     site = spanning_site(program, around[: names.index(loop.name) + 1], target.name)
     group = [name for name in block_names(program, site) if target.name in touched(find_block(program, name)[1])]
     writing = [name for name in group if target.name in own_buffers(find_block(program, name)[1])]
-    region = region_at(program, site.loops, target, writing, written=True)
+    region = region_to_copy(program, site.loops, target, writing, written=True)
     rewrite = copied_out(program, site, writer, target, region, scope)
     cache = rewrite.program.buffers[-1]
     for name in group:

@@ -249,7 +249,7 @@ class _Stage:
             text = self.spread(code, axes, leading=True)
         else:
             shape = tuple(self.size[a] for a in axes)
-            text = f"np.broadcast_to(np.asarray({self.spread(code, axes)}, np.{type_name(t)}), {shape})"
+            text = f"np.broadcast_to(np.asarray({self.spread(code, axes)}, np.{numpy_type(t)}), {shape})"
         return f"{text}.copy()" if owned and (code.is_view or not covers) else text
 
     # --- values ------------------------------------------------------------------------------------------------------
@@ -279,11 +279,11 @@ class _Stage:
             case Cast(operand=a, dtype=t):
                 if not in_numpy(t):
                     raise Missing
-                return self.joined(f"np.asarray({{}}).astype(np.{type_name(t)})", self.code(a))
+                return self.joined(f"np.asarray({{}}).astype(np.{numpy_type(t)})", self.code(a))
             case Bitcast(operand=a, dtype=t):
                 if not in_numpy(t) or not in_numpy(dtype_of(a)):
                     raise Missing
-                old, new = type_name(dtype_of(a)), type_name(t)
+                old, new = numpy_type(dtype_of(a)), numpy_type(t)
                 return self.joined(f"np.asarray({{}}, np.{old}).view(np.{new})", self.code(a))
             case Call(function=f, args=args):
                 if f not in _CALLS:
@@ -312,7 +312,7 @@ class _Stage:
         if prod(shape) > LARGEST:
             raise Missing
         whole = f"v{len(self.before)}"
-        self.before.append(f"{whole} = np.empty({shape}, np.{type_name(dtype_of(e))})")
+        self.before.append(f"{whole} = np.empty({shape}, np.{numpy_type(dtype_of(e))})")
         for box, code in pieces:
             starts = [box.start[a] - self.box.start[a] for a in range(len(self.iters))]
             sides = [self.iters.index(a) for a in axes]
@@ -405,7 +405,7 @@ class _Stage:
         if not self.matter(self.reduced) <= set(value.axes) or prod(self.size[a] for a in value.axes) > LARGEST:
             raise Missing
         axes = tuple(n for n, a in enumerate(value.axes) if a in self.reduced)
-        text = f"np.{_UFUNCS[update.op]}.reduce({value.text}, axis={axes}, dtype=np.{type_name(t)})"
+        text = f"np.{_UFUNCS[update.op]}.reduce({value.text}, axis={axes}, dtype=np.{numpy_type(t)})"
         left = Code(text, tuple(a for a in value.axes if a not in self.reduced))
         return self.filled(left, wanted, t, owned=True)
 
@@ -431,7 +431,7 @@ class _Stage:
         alike = substitute(added, {axis: Const(0, INDEX)}) == first
         code = self.code(added if alike else Select(store.value.cond, first, added))
         text = self.filled(code, wanted, t)
-        return f"np.{_UFUNCS[step.op]}.accumulate({text}, axis={wanted.index(axis)}, dtype=np.{type_name(t)})"
+        return f"np.{_UFUNCS[step.op]}.accumulate({text}, axis={wanted.index(axis)}, dtype=np.{numpy_type(t)})"
 
     def product(self, factors: Sequence[Code], wanted: Sequence[str]) -> str:
         """The sum of the products of arrays."""
@@ -471,14 +471,14 @@ class _Stage:
         return self.spread(Code(f"np.matmul({left}, {right})", (*batch, *rows, *columns)), wanted, leading=True)
 
 
-def type_name(t: DType) -> str:
+def numpy_type(t: DType) -> str:
     return "bool_" if t.kind == "bool" else str(stored_dtype(t))
 
 
 def literal(value: int | float | bool, t: DType) -> str:
     if isinstance(value, float) and (isnan(value) or value in (inf, -inf)):
-        return f"np.{type_name(t)}('{value}')"
-    return f"np.{type_name(t)}({value!r})"
+        return f"np.{numpy_type(t)}('{value}')"
+    return f"np.{numpy_type(t)}({value!r})"
 
 
 def _slice(start: int, step: int, count: int, n: int) -> str:

@@ -115,7 +115,7 @@ def search_function(
                     break
                 known = past.pop(_key(trace.decisions), None)
                 try:
-                    trial = known or called(f, trace.decisions)
+                    trial = known or timed_call(f, trace.decisions)
                 except StopIteration:
                     ended = True
                     break
@@ -140,7 +140,7 @@ def search_function(
     )
 
 
-def called(f: Callable[..., Timed], decisions: Mapping[str, Decision]) -> FunctionTrial:
+def timed_call(f: Callable[..., Timed], decisions: Mapping[str, Decision]) -> FunctionTrial:
     """The trial of one call. Raises StopIteration where `f` does."""
     try:
         found = f(**decisions)

@@ -634,7 +634,7 @@ class DeviceStatements(Statements, ABC):
         self.start_copy(target, lambda: self.expressions.pointer(load.buffer, load.indices[0], at), size, cond)
 
 
-def storage(f: Function, p: DeviceProgram, k: DeviceKernel, shared: str) -> SymbolTable:
+def kernel_buffers(f: Function, p: DeviceProgram, k: DeviceKernel, shared: str) -> SymbolTable:
     """The buffers of a kernel: `%p0`, `%p1`, … in global memory, places from the pointer `shared` on, a thread's own.
 
     Open sizes are `%d0`, `%d1`, …

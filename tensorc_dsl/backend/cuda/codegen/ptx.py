@@ -12,7 +12,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements, Seen, barrier_of, storage, wgmma_wait_text
+from tensorc_dsl.backend.cuda.codegen.device import DeviceStatements, Seen, barrier_of, kernel_buffers, wgmma_wait_text
 from tensorc_dsl.backend.cuda.codegen.maths import HardwareMaths, write_instruction
 from tensorc_dsl.backend.cuda.isa import Line, Ref, lines_of
 from tensorc_dsl.backend.cuda.lower.collectives import (
@@ -507,7 +507,7 @@ class _Lanes(DeviceStatements):
 def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel) -> None:
     f = Function(module)
     shared = f.op("addrspacecast ptr addrspace(3) @shared to ptr") if k.shared else "null"
-    table = storage(f, p, k, shared)
+    table = kernel_buffers(f, p, k, shared)
     table.invariant = frozenset(k.params) - k.written
     table.vars[THREAD] = _register(f, "tid.x", f"range(i32 0, {k.threads}) ")
     for axis, name in zip(BLOCK_AXES, ("ctaid.x", "ctaid.y", "ctaid.z"), strict=True):

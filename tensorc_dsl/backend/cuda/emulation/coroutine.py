@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from tensorc_dsl.backend.cuda.codegen.device import storage
+from tensorc_dsl.backend.cuda.codegen.device import kernel_buffers
 from tensorc_dsl.backend.cuda.codegen.maths import HardwareMaths, emulate_instruction
 from tensorc_dsl.backend.cuda.emulation.access_costs import TALLY_CODE, declare_tally
 from tensorc_dsl.backend.cuda.emulation.queues import BESIDE_CODE, UNDER_WAY_CODE
@@ -552,7 +552,7 @@ def emulation_module(p: DeviceProgram, *, ahead: bool) -> tuple[str, tuple[Site,
 def _write_kernel(instructions: Instructions, p: DeviceProgram, k: DeviceKernel, sites: list[Site], ahead: bool) -> str:
     """Write a thread of the kernel as a coroutine. Returns the function that runs them."""
     f = Function(instructions.module)
-    table = storage(f, p, k, "%shared")
+    table = kernel_buffers(f, p, k, "%shared")
     table.vars[THREAD] = "%thread"
     table.vars.update({axis: f"%b{n}" for n, axis in enumerate(BLOCK_AXES)})
     lanes = Lanes(instructions, warp_bytes(k))

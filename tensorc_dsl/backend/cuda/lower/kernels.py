@@ -396,7 +396,7 @@ def barriers_in(body: tuple[Device, ...]) -> int:
 # Statements with values for variables, and what one thread runs of them.
 
 
-def size_of(s: Alloc) -> int:
+def allocated_elements(s: Alloc) -> int:
     size = constant(s.size)
     if size is None:
         raise LowerError(
@@ -434,7 +434,7 @@ def plain(body: Sequence[Flat], values: Mapping[str, Expr]) -> tuple[Flat, ...]:
 
 
 def _count(s: Alloc) -> Expr:
-    size_of(s)
+    allocated_elements(s)
     return s.size
 
 

@@ -31,9 +31,9 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     TmaLoad,
     TmaStore,
     WaitMbarrier,
+    allocated_elements,
     of_thread,
     plain,
-    size_of,
     tma_in,
 )
 from tensorc_dsl.backend.cuda.lower.look_back import (
@@ -187,7 +187,7 @@ class _Cutter:
                 inner = self.cut(s.body, values, bound, (*conds, *mine))
                 out += inner if uniform is None else [Guard(uniform, tuple(inner))]
             elif isinstance(s, Alloc):
-                self._place(s, size_of(s), bound)
+                self._place(s, allocated_elements(s), bound)
                 out += self.cut(s.body, values, bound, conds)
             else:
                 raise LowerError(f"a {type(s).__name__.lower()} around threads has no code for GPUs")
@@ -227,7 +227,7 @@ class _Cutter:
                     for y in x.body:
                         part(y, (*around, cond))
                 case Alloc(name=name):
-                    size, count = size_of(x), pipeline.versions[name]
+                    size, count = allocated_elements(x), pipeline.versions[name]
                     if count > 1:  # each version begins where the widest access may, and with a line of a swizzle
                         order = _swizzle_of(x) if self._is_shared(x) else None
                         size = _whole(size, max(ALIGNMENT // x.dtype.bytes, 1 if order is None else order.line))

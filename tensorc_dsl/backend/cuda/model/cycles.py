@@ -16,7 +16,7 @@ from tensorc_dsl.backend.cuda.compiled import cpu_of
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, roles_in
 from tensorc_dsl.backend.cuda.lower.pipelines import first_registers
 from tensorc_dsl.backend.cuda.model.counts import ACCESSES, FLOATS, INTEGERS, SECTOR, SPECIAL, counted
-from tensorc_dsl.backend.cuda.model.issue import instructions
+from tensorc_dsl.backend.cuda.model.issue import issued_instructions
 from tensorc_dsl.backend.cuda.model.machine import Machine, machine_of
 from tensorc_dsl.backend.protocol import Registers
 from tensorc_dsl.base.frozen import frozen
@@ -95,7 +95,7 @@ def _estimates(p: DeviceProgram, k: DeviceKernel, target: Target, sizes: Sizes, 
     every = counted(k, sizes, of_bytes, m, approx=p.approx)
     alone = sorted({0, blocks // 2, blocks - 1}) if 1 < blocks <= target.cores else []
     for c, n in [(counted(k, sizes, of_bytes, m, approx=p.approx, block=n), 1) for n in alone] or [(every, blocks)]:
-        share, own = most / max(n, 1), instructions(c, known.loops.get(k.name, ()), n * warps)
+        share, own = most / max(n, 1), issued_instructions(c, known.loops.get(k.name, ()), n * warps)
         yield Estimate(
             k.name,
             resident,

@@ -168,7 +168,7 @@ MOST_OFF = 0.5
 """How far off what loops explain may be, as a share of all requests: else the count of lowered code stands."""
 
 
-def instructions(c: Counted, loops: Sequence[CodeLoop], warps: float) -> Mapping[str, float]:
+def issued_instructions(c: Counted, loops: Sequence[CodeLoop], warps: float) -> Mapping[str, float]:
     """The instructions of all `warps` of a kernel by class, by its code; by the count where the code does not explain it."""
     from scipy.optimize import nnls  # a late import: it takes as long as checking a long text
 

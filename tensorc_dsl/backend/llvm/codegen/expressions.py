@@ -54,7 +54,7 @@ from tensorc_dsl.backend.llvm.codegen.lane_loads import (
     vectors_of,
 )
 from tensorc_dsl.backend.llvm.codegen.maths import call
-from tensorc_dsl.ir.contraction import fused, parts_of_argument, rounded_function
+from tensorc_dsl.ir.contraction import fused, parts_of_exponent, rounded_function
 from tensorc_dsl.ir.dtypes import BOOL, F32, INDEX, U8, DType
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -274,7 +274,7 @@ class Expressions(Subscripts):
         write, called = self.f.module.hardware, rounded_function(e, self.f.module.approx)
         if write is None or called is None:
             return None
-        x, less, scale = parts_of_argument(called.args[0])
+        x, less, scale = parts_of_exponent(called.args[0])
         a = self.value(x, at)
         given = [None if y is None else self.value(y, at) for y in (less, scale)]
         lanes = max(v.lanes for v in (a, *given) if v is not None)

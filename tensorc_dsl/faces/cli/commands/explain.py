@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from tensorc_dsl.base.diagnostic import Note, TschedError, help_note, problem
 from tensorc_dsl.base.resources import error_page, error_titles
 from tensorc_dsl.faces.cli.options import common_options
-from tensorc_dsl.faces.report.terminal import is_terminal, say, show, show_markdown
+from tensorc_dsl.faces.report.terminal import is_terminal, print_markdown, say, show
 
 _CODE = re.compile(r"[EW]?\d+")
 
@@ -41,7 +41,7 @@ def explain(ctx: click.Context, name: str | None, every: bool) -> None:
         return
     page = _page(ctx, name)
     if ctx.color if ctx.color is not None else is_terminal():
-        show_markdown(page)
+        print_markdown(page)
     else:
         show(page.rstrip("\n"))
 

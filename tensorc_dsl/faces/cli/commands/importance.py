@@ -9,9 +9,9 @@ import click
 from tensorc_dsl.faces.cli.options import (
     common_options,
     file_argument,
-    load_task,
     records_option,
     task_argument,
+    task_of_options,
     threads_option,
 )
 from tensorc_dsl.faces.report.terminal import begin, show, show_diagnostics, show_object
@@ -37,7 +37,7 @@ def importance(file: str, task: str | None, threads: int | None, records: str | 
     from tensorc_dsl.tuning.insight import pins, posterior
     from tensorc_dsl.tuning.records.database import Database
 
-    found = load_task(file, task, threads)
+    found = task_of_options(file, task, threads)
     with Database.required(Path(records) if records else None) as database:
         trials = recorded_trials(found, database, show_diagnostics)
     begin(f"learning from {counted(len(trials), 'record')}")

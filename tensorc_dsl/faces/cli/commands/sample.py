@@ -10,10 +10,10 @@ from tensorc_dsl.faces.cli.options import (
     file_argument,
     handled,
     handler_options,
-    load_task,
     seed_option,
     target_options,
     task_argument,
+    task_of_options,
 )
 from tensorc_dsl.faces.report.terminal import write
 
@@ -37,7 +37,7 @@ def sample(
     What is printed can be edited and given to `replay`. The k-th schedule depends on the seed and k only. A rule of the space
     that was refused is left out of it, and told on standard error, once for each reason.
     """
-    found = handled(load_task(file, task, threads, target, mcpu), replayed, conditions, hidden)
+    found = handled(task_of_options(file, task, threads, target, mcpu), replayed, conditions, hidden)
     left_out = LeftOut()
     for number in range(count):
         trace = found.sample(seed, number)

@@ -18,10 +18,10 @@ from tensorc_dsl.faces.cli.options import (
     handled,
     handler_options,
     load,
-    load_task,
     only,
     seed_option,
     target_options,
+    task_of_options,
 )
 from tensorc_dsl.faces.report.terminal import write
 
@@ -91,7 +91,7 @@ def show(
             raise click.UsageError("`--stage graph` takes --condition and --threads: a model runs on this machine")
         _graph(file, name, threads, conditions, svg)
         return
-    task = load_task(file, name, threads, target, mcpu)
+    task = task_of_options(file, name, threads, target, mcpu)
     stages = (*STAGES, *(task.backend.stages if stage not in STAGES else ()))
     if stage not in stages:
         raise click.BadParameter(f"{stage!r} is not one of {', '.join(stages)}.", param_hint="'--stage'")
