@@ -254,15 +254,15 @@ def occurring(e: t.Expr, low: int, high: int) -> dict[int, float]:
             return counts_of(e)
 
 
-def geometric(mean: float, low: int, high: int, most: int = MOST_TIMED) -> dict[int, float]:
-    """At most so many sizes that stand for all from `low` to `high`, each of which occurs `1 - 1 / mean` times as often as
+def geometric(mean: float, low: int, high: int) -> dict[int, float]:
+    """A few sizes that stand for all from `low` to `high`, each of which occurs `1 - 1 / mean` times as often as
     the one before: without a largest size, from 1 on, they have this mean. Each stands for as many calls."""
     falls = math.log1p(-1.0 / mean)
     whole = -math.expm1(falls * (high - low + 1))
     found: dict[int, float] = {}
-    for k in range(most):
-        size = low + math.floor(math.log1p(-whole * (k + 0.5) / most) / falls)
-        found[min(size, high)] = found.get(min(size, high), 0.0) + 1.0 / most
+    for k in range(MOST_TIMED):
+        size = low + math.floor(math.log1p(-whole * (k + 0.5) / MOST_TIMED) / falls)
+        found[min(size, high)] = found.get(min(size, high), 0.0) + 1.0 / MOST_TIMED
     return found
 
 

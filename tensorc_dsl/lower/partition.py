@@ -10,6 +10,10 @@ numbers where all sizes are, and expressions over open sizes else. Outermost loo
 
 Afterwards every subscript and condition is simplified under the ranges of the loops around it, loops of one iteration and
 statements that never run are removed, and conditions are decided where that is worth a copy.
+
+What a cut is worth is decided otherwise in each of the three: borders are cut together, so that both share one copy, and
+numbers are sorted, so that all cuts of a loop are made at once. The same three pieces for all, as in Halide's
+`PartitionLoops`, would leave guards in the last tile, where a loop over several stages is cut at several places.
 """
 
 from __future__ import annotations

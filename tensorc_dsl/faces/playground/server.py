@@ -141,8 +141,6 @@ class Playground(ThreadingHTTPServer):
         port: int = 0,
         include: Sequence[str] = (),
         records: str | None = None,
-        check: float = CHECK_SECONDS,
-        show: float = SHOW_SECONDS,
     ) -> None:
         """A server that listens on that port, or on a free one. Raises TschedError (E0931)."""
         try:
@@ -151,7 +149,7 @@ class Playground(ThreadingHTTPServer):
             raise TschedError(NO_PORT(None, port=port, why=(e.strerror or str(e)).lower())) from e
         self.source = source
         self.token = secrets.token_urlsafe(24)
-        self.desks = Desks(source.name, include, records, check, show)
+        self.desks = Desks(source.name, include, records, CHECK_SECONDS, SHOW_SECONDS)
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -314,9 +314,9 @@ def mapping(variables: Sequence[str], results: Sequence[Expr], conditions: Seque
     return isl.Map(f"{head}{{ {_tuple(variables)} -> [{image}]{' : ' if text else ''}{text} }}")
 
 
-def domain(loops: Sequence[For], where: Sequence[Expr] = ()) -> isl.Set:
-    """The iterations of a nest in which all of `where` hold: `{ [i, j] : 0 <= i < 8 and … }`."""
-    return points([loop.var for loop in loops], (*loop_conditions(loops), *where))
+def domain(loops: Sequence[For]) -> isl.Set:
+    """The iterations of a nest: `{ [i, j] : 0 <= i < 8 and … }`."""
+    return points([loop.var for loop in loops], loop_conditions(loops))
 
 
 def instance_map(loops: Sequence[For], block: Block) -> isl.Map:

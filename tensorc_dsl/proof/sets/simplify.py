@@ -1,4 +1,4 @@
-"""Simplifies index expressions under ranges of their variables: the small, fast half of `affine`.
+"""Simplifies index expressions under ranges of their variables: the small, fast half of `proof.sets`.
 
 An expression becomes a *linear form*: a constant plus integer multiples of atoms. An atom is a variable or a term
 that is not linear (`x / 4`, `x % 4`, `min(x, y)`, a product of variables). Interval arithmetic over the form decides

@@ -156,7 +156,6 @@ def compare_in_context(
     slower: Callable[[], float] = lambda: 1.0,
     turn: Callable[[], AbstractContextManager[None]] = nullcontext,
     clock: Clock = time.perf_counter,
-    limit: float = LIMIT,
 ) -> InContext:
     """The times of all choices in these runs, each of which begins with `flush`.
 
@@ -184,7 +183,7 @@ def compare_in_context(
     calm: list[_Round] = []
     with turn():
         round_()  # the first call of each kernel also takes memory
-    end = clock() + limit
+    end = clock() + LIMIT
     quiet = slower() == 1.0
     while not all_ or (len(_alike(calm)) < ROUNDS and clock() < end):
         part: list[_Round] = []

@@ -442,30 +442,30 @@ class Database:
                 return cls(path, connection, wait, stack.pop_all())
 
     @staticmethod
-    def require_place(path: Path, *, wait: float = LOCK_SECONDS) -> None:
+    def require_place(path: Path) -> None:
         """Raises TschedError (E0703, E0704) if `open` cannot make the missing file; nothing is made."""
-        with errors.explained(path, wait):
+        with errors.explained(path, LOCK_SECONDS):
             try_place(path)
 
     @classmethod
-    def reading(cls, path: Path | None = None, *, wait: float = LOCK_SECONDS) -> Database | None:
+    def reading(cls, path: Path | None = None) -> Database | None:
         """The database in the file, opened for reading; None if it has no records. The file and its folder may be read-only.
 
         Raises TschedError (E0701, E0702, E0705, E0708, E0715).
         """
         path = (path or default_path()).expanduser()
-        with errors.explained(path, wait, reading=True), ExitStack() as stack:
+        with errors.explained(path, LOCK_SECONDS, reading=True), ExitStack() as stack:
             if not path.exists():
                 return None
-            require_database_path(path, wait)
-            connection = stack.enter_context(for_reading(path, wait))
+            require_database_path(path, LOCK_SECONDS)
+            connection = stack.enter_context(for_reading(path, LOCK_SECONDS))
             if is_empty(connection):
                 return None
             if (version := verify_schema(connection, path)) != SCHEMA_VERSION:
                 old, connection = connection, stack.enter_context(closing(_in_memory()))
                 old.backup(connection)
                 migrate(connection, version)
-            return cls(path, connection, wait, stack.pop_all())
+            return cls(path, connection, LOCK_SECONDS, stack.pop_all())
 
     @classmethod
     def required(cls, path: Path | None = None) -> Database:

@@ -6,6 +6,9 @@ cuts with at most so many leaves whose cost is the least is found exactly, by dy
 the approximation of curves by line segments", 1961, for one dimension). The cost is the mean time of a call, or the worst
 case: how many times longer than the best candidate of its size any size takes. As in DietCode (Zheng et al., MLSys 2022),
 candidates are shared by all sizes, and none is measured for a size alone.
+
+The draws of a case are decided anew, near what they were: a tile of 72 rows is no value of its draw where a case has 11
+rows. The worst case is a choice among the same candidates, not another search, and records remain means.
 """
 
 from __future__ import annotations

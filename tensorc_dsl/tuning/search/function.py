@@ -83,7 +83,6 @@ def search_function(
     written: Callable[[Mapping[str, Decision]], str],
     records: Path | None = None,
     on_trial: Callable[[FunctionTrial], None] | None = None,
-    clock: Callable[[], float] = time.perf_counter,
 ) -> FunctionResult:
     """Call `f` with the assignments that the strategy proposes, and find the fastest.
 
@@ -96,11 +95,11 @@ def search_function(
     explorer = ListedExplorer(assignments, options.seed, name)
     asked = strategy_of(options.strategy)(Setting(explorer, options.trials))
     trials: list[FunctionTrial] = []
-    began = clock()
+    began = time.perf_counter()
     interrupted = exhausted = ended = False
 
     def late() -> bool:
-        return options.budget is not None and clock() - began >= options.budget
+        return options.budget is not None and time.perf_counter() - began >= options.budget
 
     try:
         while len(trials) < options.trials and not late() and not ended:

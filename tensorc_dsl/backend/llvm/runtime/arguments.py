@@ -1,5 +1,11 @@
 """The arguments of a call: arrays for parameters, also from other libraries by DLPack; the sizes that their shapes say, and
-what is wrong with one."""
+what is wrong with one.
+
+A subclass of NumPy's arrays may return any shape, and a kernel would access what lies behind its memory. So an array is
+known by its type, not by its `__class__`, and read by NumPy's own fields. A device whose memory the CPU cannot read is
+refused by name before DLPack is asked. New outputs are made by the library that all inputs are of, and by NumPy if there
+are several: the type of a result must not depend on the order of the arguments.
+"""
 
 from __future__ import annotations
 
