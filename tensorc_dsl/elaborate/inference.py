@@ -31,7 +31,7 @@ from tensorc_dsl.ir.maths import CONDITIONS, Takes
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Buffer
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.format import expr
+from tensorc_dsl.syntax.format import expression_text
 
 # Repairs as text: what a file says with a conversion or a comparison around it, in the parentheses that it needs there.
 
@@ -42,20 +42,20 @@ def of_one_type(op: str, a: tree.Expr, s: DType, b: tree.Expr, t: DType, at: tre
     A bool and an index meet as i32.
     """
     if {s, t} == {BOOL, INDEX}:
-        return expr(_operation(op, _cast(a, I32), _cast(b, I32), at))
+        return expression_text(_operation(op, _cast(a, I32), _cast(b, I32), at))
     first = s in (INDEX, BOOL) or (t not in (INDEX, BOOL) and (s.is_float, s.bits) < (t.is_float, t.bits))
-    return expr(_operation(op, _cast(a, t) if first else a, b if first else _cast(b, s), at))
+    return expression_text(_operation(op, _cast(a, t) if first else a, b if first else _cast(b, s), at))
 
 
 def of_kind(name: str, kind: Takes, args: Sequence[tree.Expr], at: tree.Expr) -> str:
     """A call with the arguments as i32 or f32; a literal has the type of the others."""
     t = I32 if kind is Takes.INTEGERS else F32
-    return expr(_call(name, [a if isinstance(a, tree.Number) else _cast(a, t) for a in args], at))
+    return expression_text(_call(name, [a if isinstance(a, tree.Number) else _cast(a, t) for a in args], at))
 
 
 def not_zero(e: tree.Expr) -> str:
     """`e != 0`."""
-    return expr(tree.CompareExpr(("!=",), (e, tree.Number(0, e.span)), e.span))
+    return expression_text(tree.CompareExpr(("!=",), (e, tree.Number(0, e.span)), e.span))
 
 
 def held(t: DType, value: int | float) -> tuple[str, str]:

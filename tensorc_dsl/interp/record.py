@@ -37,7 +37,7 @@ from tensorc_dsl.schedule.trace.distribution import Interval, literal
 from tensorc_dsl.schedule.trace.draws.choices import Branch
 from tensorc_dsl.schedule.trace.trace import Draw, shown
 from tensorc_dsl.syntax import tree
-from tensorc_dsl.syntax.format import expression_text as format_format_expr
+from tensorc_dsl.syntax.format import expression_text
 
 GIVEN = ("root", "target")
 """Names that every schedule has; no loop or block gets one of them."""
@@ -295,12 +295,12 @@ def _false(e: tree.Expr, ask: Callable[[tree.Expr], Value]) -> Iterator[str]:
             yield from _false(a, ask)
             yield from _false(b, ask)
         case tree.NotExpr(operand=a):
-            yield f"`{format_format_expr(a)}` is true"
+            yield f"`{expression_text(a)}` is true"
         case tree.CompareExpr(operands=operands):
-            values = [f"`{format_format_expr(o)}` is {shown_attempts(ask(o))}" for o in operands if not _is_plain(o)]
-            yield f"`{format_format_expr(e)}` is false" + (f": {', '.join(values)}" if values else "")
+            values = [f"`{expression_text(o)}` is {shown_attempts(ask(o))}" for o in operands if not _is_plain(o)]
+            yield f"`{expression_text(e)}` is false" + (f": {', '.join(values)}" if values else "")
         case _:
-            yield f"`{format_format_expr(e)}` is false"
+            yield f"`{expression_text(e)}` is false"
 
 
 def _is_plain(e: tree.Expr) -> bool:

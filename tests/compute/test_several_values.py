@@ -10,6 +10,7 @@ import pytest
 
 import tensorc_dsl.schedule.primitives  # noqa: F401 - declares them
 from tensorc_dsl.base.source import Source
+from tensorc_dsl.faces.api import load
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
@@ -95,6 +96,29 @@ def test_rows_of_infinities(n: int) -> None:
         y = run(program("softmax", n), {"X": x})["Y"]
         assert np.isnan(y[0]).all()
         np.testing.assert_array_equal(y[1], x[1] == 1.0)
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [
+        ("first_of_rows", "positions"),
+        ("variances", "variance"),
+        ("probabilities", "softmax"),
+        ("log_sums", "log_total"),
+    ],
+)
+def test_kernels_for_cpus(task: str, name: str) -> None:
+    """The tasks of the example: rows with equal values, with NaN, and of infinities."""
+    t = load(EXAMPLE, threads=2)[task]
+    kernel, outputs = t.replay(t.sample(0)), [b.name for b in t.program.outputs]
+    infinite = infinite_rows(101)
+    wanted: list[tuple[Any, dict[str, Any]]] = [(rows(101), expected(name, rows(101)))]
+    if name in ("positions", "log_total"):
+        wanted.append((infinite, {**OF_INFINITE_ROWS, "I": infinite.argmax(1)}))
+    for x, values in wanted:
+        found = kernel(np.resize(x, (37, 101)))
+        for out, array in zip(outputs, found if len(outputs) > 1 else [found], strict=True):
+            np.testing.assert_allclose(array[:3], values[out], 1e-4, 1e-5, err_msg=f"{task} {out}")
 
 
 MADE = {

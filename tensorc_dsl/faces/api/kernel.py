@@ -70,7 +70,7 @@ def require_machine(target: Target, task: str) -> None:
 @problem(
     "E0920",
     "`{task}` is for a target of kind `{kind}`, a CPU, and only kernels for other machines are emulated",
-    help="leave out `--emulate`: they run as they are",
+    help="leave out `--emulate`: they run as they are; or name a target for GPUs by `--target`",
 )
 def NOT_EMULATED(*, task: str, kind: str) -> None: ...
 @problem(
