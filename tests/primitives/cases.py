@@ -1,7 +1,7 @@
 """Reads, runs and writes the cases of primitives, which are Markdown pages.
 
 A page holds sections `## title`: prose, a fenced `tsched` program, a fenced `call` with one step a line, and what comes
-out, as a fenced `tsched` program or a fenced `error`.
+out, as a fenced `tsched` program or a fenced `error`; nothing of a case whose outcome is not written yet.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def read_page(page: Path) -> list[Case]:
         title = section.split("\n", 1)[0].strip()
         if [kind for kind, _ in fences[:2]] != ["tsched", "call"] or len(fences) > 3:
             raise ValueError(f"{page.name}, {title}: a case is a program, a call and what comes out")
-        kind, expected = fences[2] if len(fences) == 3 else ("tsched", "")
+        kind, expected = fences[2] if len(fences) == 3 else ("", "")
         out.append(Case(page, title, fences[0][1], fences[1][1], kind, expected))
     return out
 
