@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -13,6 +14,7 @@ from tensorc_dsl.ir.arrays import Array
 from tensorc_dsl.proof.equivalence.validate import Valid
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.trace import Trace
+from tests.codegen.native import compiled
 
 TEXT = """
 use std.cpu.{default}
@@ -93,3 +95,36 @@ def test_both_nests_read_the_same_panels() -> None:
 def test_rows_that_are_a_number_and_sums_of_one_term_are_not_cut(name: str) -> None:
     task = loads(TEXT)[name]
     assert all("cut_rows" not in task.sample(seed).decisions for seed in range(8))
+
+
+TILED = """
+compute product(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
+    C[i, j] = sum[k] A[i, k] * B[k, j]
+}
+schedule tiled for product {
+    let sums = cache_write(C, "local")
+    let [i, j, k] = C.loops
+    let [i0, i1] = split(i, [_, 2])
+    let [j0, j1] = split(j, [_, 16], partial=true)
+    reorder(i0, j0, k, i1, j1)
+    reverse_compute_at(sums, j0)
+    let zero = decompose_reduction(C, k)
+    for b in [C, zero, sums] {
+        unroll(b.loops[-2])
+        vectorize(b.loops[-1])
+    }
+}
+task product = product(M=4, N=1..64, K=9) with tiled
+"""
+
+
+def test_sums_of_the_last_columns_stay_in_registers() -> None:
+    task = loads(TILED)["product"]
+    trace = task.sample(0)
+    text = compiled(trace.program).llvm_ir
+    # Of each row of the last tile: what is loaded of B, and what is stored. Masked accesses of the sums would be more.
+    assert len(re.findall(r"call .*@llvm\.masked\.store", text)) == 2
+    kernel = task.replay(trace)
+    for n in (1, 15, 16, 17, 33, 63, 64):
+        a, b = (np.random.default_rng(n).standard_normal(shape).astype(np.float32) for shape in ((4, 9), (9, n)))
+        np.testing.assert_allclose(kernel(a, b), a @ b, rtol=1e-4, atol=1e-5)

@@ -478,6 +478,11 @@ class Expressions(Subscripts):
             out = self.f.op(f"insertelement {vector_type(kind, width)} {out}, {kind} {lane}, i64 {n}")
         return out
 
+    def holds_lanes(self, buffer: str, e: Expr, at: Piece) -> bool:
+        """Whether adjacent lanes, all of them whatever the mask, are elements of a small buffer on the stack."""
+        terms, first = self.split(self.form(e), at)
+        return not terms and 0 <= first <= self.scope.private.get(buffer, 0) - at.width
+
     def _load_vector(self, e: Load, at: Piece) -> Value:
         pointer, t = self.pointer(e.buffer, e.indices[0], at), e.dtype
         kind = vector_type(in_memory(t), at.width)
@@ -486,6 +491,10 @@ class Expressions(Subscripts):
             if e.buffer in self.scope.invariant:
                 return self.from_memory(self._lanes_apart(e, pointer, align, at.width), t, at.width)
             return self.from_memory(self._loaded(e.buffer, f"load {kind}, ptr {pointer}, align {align}"), t, at.width)
+        if self.holds_lanes(e.buffer, e.indices[0], at):
+            ref = self.f.op(f"load {kind}, ptr {pointer}, align {t.bytes}")
+            ref = self.f.op(f"select {at.mask.typed}, {kind} {ref}, {kind} zeroinitializer")
+            return self.from_memory(ref, t, at.width)
         name = f"llvm.masked.load.{mangled(t, at.width)}.p0"
         self.f.module.declare(kind, name, ("ptr", "i32", at.mask.type, kind))
         args = f"ptr {pointer}, i32 {t.bytes}, {at.mask.typed}, {kind} zeroinitializer"

@@ -334,8 +334,9 @@ class SymbolTable:
     invariant: frozenset[str] = frozenset()
     """Those of them of which LLVM is told so, which finds equal loads in loops that it unrolls, and across barriers."""
 
-    private: set[str] = field(default_factory=set[str])
-    """The small buffers on the stack: they are in registers if all loops over them are in one function, written out."""
+    private: dict[str, int] = field(default_factory=dict[str, int])
+    """How many elements the small buffers on the stack have: they are in registers if all loops over them are in a function,
+    written out."""
 
     @contextmanager
     def bound(self, values: Mapping[str, Scalar], factor: int = 1) -> Generator[None]:

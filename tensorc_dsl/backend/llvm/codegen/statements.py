@@ -152,6 +152,13 @@ def write_store(e: Expressions, s: Store, at: Piece | None) -> None:
     value = f.splat(value, at.width)
     if step == 1 and at.mask is None:
         e.put(value, s.buffer, index, at)
+    elif step == 1 and at.mask is not None and e.holds_lanes(s.buffer, index, at):
+        # Stored as a whole vector, the buffer can be in registers; a masked store keeps it in memory.
+        pointer, stored = e.target(s.buffer, index, at), e.to_memory(value)
+        kind = stored.type
+        old = f.op(f"load {kind}, ptr {pointer}, align {t.bytes}")
+        new = f.op(f"select {at.mask.typed}, {stored.typed}, {kind} {old}")
+        f.line(f"store {kind} {new}, ptr {pointer}, align {t.bytes}")
     elif step == 1 and at.mask is not None:
         value = e.to_memory(value)
         pointer = e.target(s.buffer, index, at)
@@ -359,7 +366,8 @@ class Statements:
     def _is_private(self, s: Loop) -> bool:
         """Whether a loop accesses a buffer that is in registers if the loop is written out."""
         return any(
-            not self.scope.private.isdisjoint((x.buffer, *(r.buffer for r in store_loads(x)))) for x in stores((s,))
+            not self.scope.private.keys().isdisjoint((x.buffer, *(r.buffer for r in store_loads(x))))
+            for x in stores((s,))
         )
 
     def _width(self, s: Loop) -> int:
@@ -533,8 +541,8 @@ class Statements:
             else:
                 base = self.workspace
             pointer = self.f.op(f"getelementptr i8, ptr {base}, i64 {self.expressions.index(offset)}")
-        private = self.scope.private
-        self.scope.private = private | {s.name} if fits_registers(s) else private - {s.name}
+        private, own = self.scope.private, {s.name: constant(s.size) or 0} if fits_registers(s) else {}
+        self.scope.private = {n: count for n, count in private.items() if n != s.name} | own
         self.scope.buffers[s.name] = (pointer, s.dtype)
         self.write(s.body, pieces)
         del self.scope.buffers[s.name]
