@@ -38,7 +38,7 @@ def disturbed(kind: str, moment: float, pause: float) -> tuple[str, list[str]]:
     `pause` seconds; and what is wrong with its records."""
     with tempfile.TemporaryDirectory() as name, Cluster(Path(name)) as cluster:
         for n in range(WORKERS):
-            cluster.work(n, TIMING)
+            cluster.work(n, timing=TIMING)
         command = [sys.executable, "-c", SEARCH, name, str(cluster.port)]
         search = subprocess.Popen(
             [*command, "new"], cwd=ROOT, start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -69,7 +69,7 @@ def disturbed(kind: str, moment: float, pause: float) -> tuple[str, list[str]]:
                         kill(cluster.workers[n])
                     time.sleep(pause)
                     for n in some:
-                        cluster.work(n, TIMING)
+                        cluster.work(n, timing=TIMING)
             out, err = search.communicate(timeout=LIMIT)
         finally:
             kill(search)

@@ -17,10 +17,24 @@ CLOCKS = {"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "proce
 LIMITS = {"timeout", "deadline"}
 LIMITS_OF_RUNNERS = {"run_seconds", "build_seconds"}
 """Of outcomes, these are what was measured."""
+TIMES = {
+    "best_seconds",
+    "lower_quartile_ns",
+    "median_ns",
+    "samples",
+    "seconds",
+    "times",
+    "times_ns",
+    "upper_quartile_ns",
+}
+"""What was measured, and how often, by the names of fields: one may be disturbed, and the other not."""
+ENDS = {"acquire", "communicate", "join", "result", "wait", "wait_for"}
+"""Methods that wait for an end, for so many seconds at most."""
 LEAST = 60
 """Seconds after which a test may say that something hangs."""
 
 ALLOWED = {
+    "search/test_resume.py: resumed.best_seconds <= whole.best_seconds": "are times that a test makes up",
     "conftest.py: monotonic": "ends a run that is given minutes, which asserts nothing about what it left out",
     "measure/test_worker.py: monotonic": "ends the wait for a process that hangs, after a minute",
     "gpu/test_bench.py: monotonic": "is a deadline that is too close on any machine",
@@ -33,6 +47,7 @@ ALLOWED = {
     "cluster/test_board.py: sleep": "between two looks at the files of a board",
     "cluster/stub.py: monotonic": "tells in which order stand-ins of workers did what",
     "cluster/stub.py: sleep": "is the work of a stand-in of a worker",
+    "cluster/stub_worker.py: sleep": "between two looks at a file that opens a gate",
     "cluster/test_faults.py: monotonic": "ends the wait for processes that a test kills, after a minute",
     "cluster/test_faults.py: sleep": "between two looks at processes",
     "lsp/test_robust.py: sleep": "of no length, lets a loop have its turn",
@@ -45,10 +60,26 @@ ALLOWED = {
 """What reads or waits for time, by file, and why its outcome is the same on a busy machine."""
 
 
+def measured(e: ast.AST) -> Iterator[ast.expr]:
+    """Whose measured times an expression has."""
+    for node in ast.walk(e):
+        match node:
+            case ast.Attribute(value, attr=name) | ast.Subscript(value, slice=ast.Constant(value=name)) if (
+                name in TIMES
+            ):
+                yield value
+            case _:
+                pass
+
+
 def uses(file: Path) -> Iterator[str]:
-    """The clocks that a file reads, its waits, and limits of less than a minute that are given by name."""
+    """The clocks that a file reads, its waits, comparisons of the times of two things, and limits of less than a minute that
+    are written as numbers."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         match node:
+            case ast.Compare(ops=ops) if any(isinstance(o, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for o in ops):
+                if len({ast.unparse(x) for x in measured(node)}) > 1:
+                    yield ast.unparse(node)
             case ast.Attribute(attr=name) | ast.Name(id=name) if name in CLOCKS:
                 yield name
             case ast.Attribute(value=ast.Name(id="time"), attr="time" | "sleep" as name):
@@ -57,6 +88,14 @@ def uses(file: Path) -> Iterator[str]:
                 yield from (n.name for n in names)
             case ast.Call(func=called, keywords=keywords):
                 runner = isinstance(called, ast.Name) and called.id == "LocalRunner"
+                match called, node.args:
+                    case ast.Attribute(attr=name), [ast.Constant(value=int() | float() as seconds)] if name in ENDS:
+                        if seconds < LEAST:
+                            yield f"{name}({seconds})"
+                    case ((ast.Name(id="Timer") | ast.Attribute(attr="Timer")), _):
+                        yield "Timer"
+                    case _:
+                        pass
                 for k in keywords:
                     match k:
                         case ast.keyword(arg=str(name), value=ast.Constant(value=int() | float() as seconds)):
@@ -85,8 +124,13 @@ def test_the_scan_sees_clocks(tmp_path: Path) -> None:
     file.write_text(
         "import time\nfrom time import perf_counter\nf(timeout=5)\nf(timeout=300)\ntime.monotonic()\ntime.sleep(1)\n"
         "f(deadline=None)\nLocalRunner(run_seconds=0.5)\nTrial(run_seconds=0.5)\ntime.time() - a\n"
+        "min(a.times) <= a.seconds\nlen(a.times) < len(b.times)\na['samples'] > 2 * b['samples']\nf.result(5)\nf.wait(60)\n"
+        "','.join(x)\nthreading.Timer(0.7, f)\n"
     )
-    assert sorted(uses(file)) == ["monotonic", "perf_counter", "run_seconds=0.5", "sleep", "time", "timeout=5"]
+    assert sorted(uses(file)) == [
+        "Timer", "a['samples'] > 2 * b['samples']", "len(a.times) < len(b.times)", "monotonic", "perf_counter", "result(5)",
+        "run_seconds=0.5", "sleep", "time", "timeout=5",
+    ]  # fmt: skip
 
 
 def test_a_run_with_a_limit_of_time_says_what_it_left_out() -> None:

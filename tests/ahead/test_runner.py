@@ -129,16 +129,13 @@ def test_times_and_inputs_of_a_file(tmp_path: Path) -> None:
 
 
 @needs_compiler
-def test_samples_are_printed_in_order_and_a_slow_kernel_has_few(tmp_path: Path) -> None:
+def test_samples_are_printed_in_order_and_a_slow_kernel_has_one(tmp_path: Path) -> None:
     runner = export(tmp_path, "mm", "runner")
     said = ran(runner, "--samples", "7", "--seconds", "5")
     assert said["samples"] == len(said["times_ns"]) == 7
     assert min(said["times_ns"]) <= said["lower_quartile_ns"] <= max(said["times_ns"])
     assert said["last"] == said["digest"]
     assert "times_ns" not in ran(runner, "--seconds", "0.01")
-    # Seven samples may all have been disturbed, so what is to be beaten is a fifth: 1.5 times that is slow on any machine.
-    few = ran(runner, "--samples", "100000", "--seconds", "5", "--best", str(said["lower_quartile_ns"] / 5))
-    assert 1 <= few["samples"] < 2000
     assert ran(runner, "--samples", "9", "--best", "0.001")["samples"] == 1
 
 

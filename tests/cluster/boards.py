@@ -137,6 +137,7 @@ FAULTS = {
     "no memory": "return TENSORC_MEMORY;",
     "only once": "if (calls > 1) C[3] += 1;",
     "late twice": "if (calls < 3) usleep(300);",
+    "sleeps": "usleep(2000);",
     "breaks the line": 'fclose(fopen(getenv("FAKE_RAN"), "w"));',
 }
 

@@ -145,9 +145,14 @@ class Cluster:
             time.sleep(0.05)
         raise TimeoutError("no scheduler")
 
-    def work(self, number: int, timing: float = 0.05, *deadly: str) -> None:
-        """Start a worker of stubs."""
-        self.workers[number] = self.fork("worker", f"w{number}", self.address, str(number), str(timing), *deadly)
+    def work(self, number: int, *deadly: str, timing: float = 0.0, free: int = 1000) -> None:
+        """Start a worker of stubs, which waits at each timing after so many until the gate is open."""
+        arguments = (self.address, str(number), str(timing), str(free), str(self.folder / "gate"), *deadly)
+        self.workers[number] = self.fork("worker", f"w{number}", *arguments)
+
+    def open_gate(self) -> None:
+        """Let the workers go on."""
+        (self.folder / "gate").touch()
 
     def ran(self, number: int) -> list[str]:
         """The orders that a worker has begun to time."""

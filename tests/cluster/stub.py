@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 from tensorc_dsl.backend.once import lowered_once
@@ -75,6 +76,47 @@ def time_of(program: Program, target: Target = TARGET) -> float:
     return seconds_of(lowered_once(program, target).packed.data)
 
 
+Fault = Callable[[Orders], None]
+
+
+def first_together(stations: int) -> Fault:
+    """A fault of so many stations, whose first timings begin together: each has one, however busy the machine is."""
+    barrier, own = threading.Barrier(stations), threading.local()
+
+    def fault(order: Orders) -> None:
+        if isinstance(order, TimeOrder) and not hasattr(own, "begun"):  # each station times in one thread
+            own.begun = True
+            barrier.wait(60)
+
+    return fault
+
+
+class Turn:
+    """Stations whose timings wait for those of another one, in an order that no speed of the machine changes."""
+
+    def __init__(self, timings: int = 1) -> None:
+        """It is there when `others` has begun so many timings, or was told."""
+        self.there = threading.Event()
+        self._left = timings
+
+    def others(self, order: Orders) -> None:
+        """A fault of the station that is waited for."""
+        if isinstance(order, TimeOrder):
+            self._left -= 1
+            if self._left <= 0:
+                self.there.set()
+
+    def waits(self, first: int = 0) -> Fault:
+        """A fault of a station that waits at each timing but so many at first."""
+        numbers = count()
+
+        def fault(order: Orders) -> None:
+            if isinstance(order, TimeOrder) and next(numbers) >= first:
+                assert self.there.wait(60)
+
+        return fault
+
+
 class Stub(Station):
     """Sleeps for `building` and `timing` seconds, and says that each kernel takes `slower` times its time.
 
@@ -94,7 +136,7 @@ class Stub(Station):
         slower: Callable[[], float] = lambda: 1.0,
         builders: int = 1,
         times: bool = True,
-        fault: Callable[[Orders], None] = lambda _: None,
+        fault: Fault = lambda _: None,
         log: list[tuple[str, str, int, float, float]] | None = None,
         words: Mapping[bytes, Outcome] | None = None,
     ) -> None:

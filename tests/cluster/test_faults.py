@@ -52,8 +52,8 @@ def test_a_worker_that_is_killed_in_a_trial_costs_none(tmp_path: Path) -> None:
     changes: list[MachineChange] = []
     some = programs(24)
     with Cluster(tmp_path) as cluster:
-        for n in range(2):
-            cluster.work(n, 0.2)
+        cluster.work(0, free=2)
+        cluster.work(1)
 
         def end_one() -> None:
             when(lambda: len(cluster.ran(0)) >= 3)
@@ -72,14 +72,15 @@ def test_a_scheduler_that_is_killed_and_started_again_costs_no_trial(tmp_path: P
     some = programs(24)
     with Cluster(tmp_path) as cluster:
         for n in range(2):
-            cluster.work(n, 0.2)
+            cluster.work(n, free=2)
 
         def end_it() -> None:
-            when(lambda: len(cluster.ran(0)) >= 3)
+            when(lambda: all(len(cluster.ran(n)) >= 3 for n in range(2)))
             assert cluster.scheduler is not None
             kill(cluster.scheduler)
-            time.sleep(1.0)
+            when(lambda: "scheduler lost" in {c.change for c in changes})
             cluster.schedule()
+            cluster.open_gate()
 
         thread = threading.Thread(target=end_it)
         thread.start()
@@ -92,16 +93,19 @@ def test_a_scheduler_that_is_killed_and_started_again_costs_no_trial(tmp_path: P
     assert len(ran) <= len(set(ran)) + 4  # what was under way on another worker
 
 
-def test_a_scheduler_that_does_not_come_back_ends_the_search_with_the_reason(tmp_path: Path) -> None:
+def test_a_scheduler_that_does_not_come_back_ends_the_search_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Cluster(tmp_path) as cluster:
-        cluster.work(0, 0.2)
+        cluster.work(0, free=1)
         with runner_at(cluster, []) as runner:
             answers = runner.measure(programs(8), None)
             next(answers)
-            runner._patience = 2.0
+            runner._patience = 0.5
+            monkeypatch.setattr(pool_module, "CONNECT_SECONDS", 0.5)
             assert cluster.scheduler is not None
             kill(cluster.scheduler)
-            with pytest.raises(TschedError, match=r"E0879.*did not come back within 2 s"):
+            with pytest.raises(TschedError, match=r"E0879.*did not come back within 0.5 s"):
                 list(answers)
 
 
@@ -112,7 +116,7 @@ def test_a_trial_whose_workers_died_three_times_is_condemned_only_if_it_is_guilt
     suspect = digest(lowered_once(some[2], TARGET).packed.data)
     changes: list[MachineChange] = []
     with Cluster(tmp_path) as cluster:
-        cluster.work(0, 0.05, suspect)
+        cluster.work(0, suspect)
         over = threading.Event()
 
         def tend() -> None:
@@ -121,7 +125,7 @@ def test_a_trial_whose_workers_died_three_times_is_condemned_only_if_it_is_guilt
             while not over.is_set():
                 if cluster.workers[0].poll() is not None:
                     deaths += 1
-                    cluster.work(0, 0.05, *([suspect] if guilty or deaths < 3 else []))
+                    cluster.work(0, *([suspect] if guilty or deaths < 3 else []))
                 time.sleep(0.05)
 
         thread = threading.Thread(target=tend)
@@ -163,11 +167,12 @@ def test_a_search_that_is_killed_and_resumed_loses_and_repeats_nothing(tmp_path:
     undisturbed, _ = searched(Alone(2), "random", 16)
     with Cluster(tmp_path) as cluster:
         for n in range(2):
-            cluster.work(n, 0.2)
+            cluster.work(n, free=4)
         command = [sys.executable, "-c", SEARCH, str(tmp_path), str(cluster.port)]
         first = subprocess.Popen([*command, "new"], cwd=ROOT, start_new_session=True)
         when(lambda: sum(len(cluster.ran(n)) for n in range(2)) >= 8)
         kill(first)
+        cluster.open_gate()
         second = subprocess.run([*command, "resume"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     with Database.open(tmp_path / "r.sqlite") as db:
         rows = [r for r in db.trials(program_key(task().program), target_key(TARGET, 1)) if r.phase == "trial"]
@@ -176,7 +181,7 @@ def test_a_search_that_is_killed_and_resumed_loses_and_repeats_nothing(tmp_path:
 
 
 def test_an_address_where_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(pool_module, "CONNECT_SECONDS", 0.3)
     with pytest.raises(TschedError, match="E0875"), Pool(Address.of(f"tcp://127.0.0.1:{free_port()}"), TOKEN):
         pass
 

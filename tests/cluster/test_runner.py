@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -18,13 +19,14 @@ from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.protocol import WorkerBug
 from tensorc_dsl.tuning.cluster import pool as pool_module
 from tensorc_dsl.tuning.cluster import runner as runner_module
+from tensorc_dsl.tuning.cluster import station as station_module
 from tensorc_dsl.tuning.cluster.access import Address
 from tensorc_dsl.tuning.cluster.pool import Pool, Seen
 from tensorc_dsl.tuning.cluster.runner import ClusterRunner
 from tensorc_dsl.tuning.cluster.station import Orders, TimeOrder
 from tensorc_dsl.tuning.measure.child import Prepare
 from tensorc_dsl.tuning.measure.outcome import Late, MachineChange, Outcome, Status
-from tests.cluster.stub import TARGET, TOKEN, Stub, measured, programs, stubs, task, time_of
+from tests.cluster.stub import TARGET, TOKEN, Stub, Turn, first_together, measured, programs, stubs, task, time_of
 
 Log = list[tuple[str, str, int, float, float]]
 
@@ -44,7 +46,8 @@ def test_answers_are_in_order_and_of_the_right_programs(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Pool, "recall", counting)
     some = programs(24)
-    with stubs(*(Stub(n, timing=0.01, log=log) for n in range(3))) as runner:
+    fault = first_together(3)
+    with stubs(*(Stub(n, timing=0.01, log=log, fault=fault) for n in range(3))) as runner:
         assert runner.lanes == 3
         found = [*runner.measure(some, None)]
     assert [o.seconds for o in found if isinstance(o, Outcome)] == [time_of(p) for p in some]
@@ -112,6 +115,7 @@ def test_answers_of_a_worker_that_is_gone_take_no_others_with_them(monkeypatch: 
             # All at once, as after a stall: more orders than the failures that retire a worker.
             if dead in {pool_worker[key] for key in keys} and not hung:
                 hung.append(len(keys))
+                monkeypatch.setattr(pool_module, "ANSWER_SECONDS", 60.0)  # a busy machine answers late
                 await asyncio.sleep(3600)
             return await fetched(client, keys)
 
@@ -133,11 +137,23 @@ def test_answers_of_a_worker_that_is_gone_take_no_others_with_them(monkeypatch: 
     assert not [c for c in changes if c.change == "retired"]
 
 
-def test_waiting_in_the_queue_is_no_time_out() -> None:
-    """The limit of an order is shorter than the wait of the last one."""
-    with stubs(Stub(0, timing=0.3, limit=1.0)) as runner:
-        found = measured(runner, programs(8))  # 2.4 s in all
+def test_waiting_in_the_queue_is_no_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each order takes 15 seconds of a clock, of 20 that it may take; the last one waits for more than a minute."""
+    now, longest = [0.0], list[float]()
+    monkeypatch.setattr(station_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def working(order: Orders) -> None:
+        if isinstance(order, TimeOrder):
+            with one._busy(order.id, 20.0):
+                now[0] += 15.0
+                longest.append(one.standing().seconds)
+                assert not one.standing().hangs
+
+    one = Stub(0, fault=working)
+    with stubs(one) as runner:
+        found = measured(runner, programs(8))
     assert all(o.status is Status.OK for o in found)
+    assert longest == [15.0] * 8 and now[0] == 120.0
 
 
 def test_an_order_that_hangs_costs_its_worker_and_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,8 +162,8 @@ def test_an_order_that_hangs_costs_its_worker_and_no_trial(monkeypatch: pytest.M
 
     def hang(order: Orders) -> None:
         if isinstance(order, TimeOrder):
-            one._busy(order.id, 0.5).__enter__()
-            gate.wait(20.0)
+            one._busy(order.id, 0.1).__enter__()
+            gate.wait(60)
 
     one = Stub(1, fault=hang)
     with stubs(Stub(0, timing=0.01), one, changes=changes) as runner:
@@ -191,12 +207,15 @@ def test_workers_of_another_version_or_token_are_refused_with_the_reason() -> No
 def test_what_a_search_leaves_under_way_is_its_own_while_others_wait() -> None:
     """One leaves the last trials of a batch under way, and another one of the same workers hears of their ends."""
     some = programs(16)
-    with stubs(Stub(0, timing=0.02), Stub(1, timing=0.02)) as one:
+    with stubs(Stub(0), Stub(1)) as one:
         other = ClusterRunner(task().program, TARGET, one._pool, threads=1)
         answers = one.measure(some[:8], None)
         first = [next(answers) for _ in range(6)]
         between = measured(other, some[8:])
-        assert one.open == 0  # all have ended meanwhile
+        for _ in range(400):  # they end meanwhile, or soon
+            if one.open:
+                other.pump()
+        assert one.open == 0
         rest = [*answers]
         other.close()
         again = measured(one, some[:2])
@@ -206,10 +225,9 @@ def test_what_a_search_leaves_under_way_is_its_own_while_others_wait() -> None:
 
 
 def test_workers_of_one_search_go_on_while_another_one_of_other_workers_is_waited_for() -> None:
-    log: Log = []
-    others = replace(TARGET, cpu="znver3")
+    others, ahead = replace(TARGET, cpu="znver3"), Turn(8)
     some = programs(8)
-    with stubs(Stub(0, timing=0.2, log=log), Stub(1, timing=0.01, target=others, log=log)) as slow:
+    with stubs(Stub(0, fault=ahead.waits()), Stub(1, target=others, fault=ahead.others)) as slow:
         fast = ClusterRunner(task().program, others, slow._pool, threads=1)
         theirs = fast.measure(some, None)
         assert len(measured(slow, some)) == 8
@@ -217,8 +235,6 @@ def test_workers_of_one_search_go_on_while_another_one_of_other_workers_is_waite
         found = [o for o in theirs if isinstance(o, Outcome)]
         fast.close()
     assert {o.machine for o in found} == {"m1"} and len(found) == 8
-    ended = {n: max(end for *_, number, _, end in timings(log) if number == n) for n in (0, 1)}
-    assert ended[1] < ended[0]
 
 
 def test_late_workers_take_part() -> None:
@@ -229,8 +245,9 @@ def test_late_workers_take_part() -> None:
 
     from tensorc_dsl.tuning.cluster import pool as pool_module
 
-    second = Stub(1, timing=0.05)
-    with stubs(Stub(0, timing=0.05)) as runner:
+    joins = Turn()
+    second = Stub(1, fault=joins.others)
+    with stubs(Stub(0, fault=joins.waits(1))) as runner:
         answers = runner.measure(programs(24), None)
         next(answers)
         assert runner.timing == 1
@@ -240,9 +257,9 @@ def test_late_workers_take_part() -> None:
         async def join() -> Worker:
             return await Worker(cluster.scheduler.address, protocol="inproc", **pool_module._announced(second))
 
-        worker = asyncio.run_coroutine_threadsafe(join(), cluster.loop.asyncio_loop).result(10)
+        worker = asyncio.run_coroutine_threadsafe(join(), cluster.loop.asyncio_loop).result(60)
         found = [o for o in answers if isinstance(o, Outcome)]
-        asyncio.run_coroutine_threadsafe(worker.close(), cluster.loop.asyncio_loop).result(10)
+        asyncio.run_coroutine_threadsafe(worker.close(), cluster.loop.asyncio_loop).result(60)
         del pool_module._stations[second.facts.id]
         second.close()
     assert len(found) == 23 and {o.machine for o in found} == {"m0", "m1"}
@@ -265,19 +282,20 @@ def test_an_order_that_was_answered_is_not_carried_out_again() -> None:
     log: Log = []
     station = Stub(0, log=log)
     order = TimeOrder("one", Prepare("", "", 0, 1), 1, ())
-    first = station.begin(order).result(5)
-    assert station.begin(order).result(5) is first and len(log) == 1
+    first = station.begin(order).result(60)
+    assert station.begin(order).result(60) is first and len(log) == 1
     station.close()
 
 
 def test_a_slow_worker_does_not_hold_a_batch() -> None:
-    slow = Stub(3, timing=4.0)
-    with stubs(*(Stub(n, timing=0.05) for n in range(3)), slow) as runner:
+    goes_on = Turn()
+    slow = Stub(3, fault=goes_on.waits())
+    with stubs(*(Stub(n) for n in range(3)), slow) as runner:
         found = [*runner.measure(programs(12), None)]
+        goes_on.there.set()
         late = runner.late(wait=True)
-    assert sum(isinstance(o, Late) for o in found) == len(late) == 1
-    ((program, outcome),) = late
-    assert outcome.seconds == time_of(program)
+    assert 1 <= sum(isinstance(o, Late) for o in found) == len(late) <= 12 * (1 - runner_module.MOST_OF)
+    assert [o.seconds for _, o in late] == [time_of(p) for p, _ in late]
 
 
 def test_a_bug_of_ours_is_one_and_trouble_of_a_machine_retires_it() -> None:

@@ -7,14 +7,16 @@ from itertools import count
 
 import pytest
 
+from tensorc_dsl.tuning.cluster.runner import RUNNING, UNSTEADY
 from tensorc_dsl.tuning.measure.outcome import MachineChange, Outcome
-from tests.cluster.stub import Stub, measured, programs, stubs, time_of
+from tests.cluster.stub import Stub, Turn, first_together, measured, programs, stubs, time_of
 
 
 def test_times_of_a_slower_machine_count_in_those_of_the_first() -> None:
     changes: list[MachineChange] = []
     some = programs(24)
-    with stubs(Stub(0, timing=0.02), Stub(1, timing=0.02, slower=lambda: 1.3), changes=changes) as runner:
+    fault = first_together(2)
+    with stubs(Stub(0, fault=fault), Stub(1, fault=fault, slower=lambda: 1.3), changes=changes) as runner:
         found = measured(runner, some)
     base = next(o for o in found if o.scale == 1.0).machine
     factor = 1.3 if base == "m0" else 1 / 1.3
@@ -29,12 +31,15 @@ def test_times_of_a_slower_machine_count_in_those_of_the_first() -> None:
 @pytest.mark.parametrize("slower", [2.0, 7.0])
 def test_a_machine_that_is_far_slower_retires(slower: float) -> None:
     changes: list[MachineChange] = []
-    with stubs(Stub(0, timing=0.05), Stub(1, timing=0.15, slower=lambda: slower), changes=changes) as runner:
-        measured(runner, programs(2))  # the first machine is the reference
-        found = measured(runner, programs(40)[2:])
+    known = Turn(RUNNING)
+    with stubs(
+        Stub(0, fault=known.waits(1)), Stub(1, fault=known.others, slower=lambda: slower), changes=changes
+    ) as runner:
+        measured(runner, programs(1))  # the first machine is the reference
+        found = measured(runner, programs(16)[1:])
     assert [(c.machine, c.change) for c in changes if c.change == "retired"] == [("m1", "retired")]
     assert f"takes {slower:.2f} times as long" in changes[-1].why
-    assert all(o.seconds == pytest.approx(time_of(p)) for p, o in zip(programs(40)[2:], found, strict=True))
+    assert all(o.seconds == pytest.approx(time_of(p)) for p, o in zip(programs(16)[1:], found, strict=True))
 
 
 def unsteady() -> Callable[[], float]:
@@ -45,21 +50,14 @@ def unsteady() -> Callable[[], float]:
 
 def test_a_machine_whose_speed_changes_all_the_time_retires() -> None:
     changes: list[MachineChange] = []
-    with stubs(Stub(0, timing=0.1), Stub(1, timing=0.02), changes=changes) as runner:
-        measured(runner, programs(2))
-        for seen in runner._machines.values():
-            if seen.seen.name == "m1":
-                break
-        _stub(runner, "m1").slower = unsteady()
-        found = measured(runner, programs(32)[2:])
+    known = Turn(UNSTEADY)
+    with stubs(
+        Stub(0, fault=known.waits(1)), Stub(1, fault=known.others, slower=unsteady()), changes=changes
+    ) as runner:
+        measured(runner, programs(1))  # the first machine is the reference
+        found = measured(runner, programs(16)[1:])
     assert [(c.machine, c.change) for c in changes if c.change == "retired"] == [("m1", "retired")]
     assert all(isinstance(o, Outcome) and o.seconds is not None for o in found)
-
-
-def _stub(runner: object, name: str) -> Stub:
-    from tensorc_dsl.tuning.cluster import pool
-
-    return next(s for s in pool._stations.values() if isinstance(s, Stub) and s.facts.machine == name)
 
 
 def test_the_last_machine_does_not_retire() -> None:

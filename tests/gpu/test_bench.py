@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import IO, Any
 
 import msgspec
 import pytest
@@ -25,7 +28,7 @@ from tests.gpu.pretend import pretended, without_pycuda
 
 EVER = Asked(1e18)
 
-HANGS = "sys.stdout.flush()\nimport time\ntime.sleep(60)"
+HANGS = "sys.stdout.flush()\nimport time\ntime.sleep(3600)"
 
 
 def test_each_part_has_its_share_of_what_is_left() -> None:
@@ -51,7 +54,7 @@ def row(case: str, **more: Any) -> str:
 
 def test_rows_before_a_lack_are_kept_and_its_reason_is_told() -> None:
     said = says(row("softmax 0", ours=1e-5), then=f"sys.stderr.write('there is no time'); sys.exit({CANNOT})")
-    ended = run_part("proofs", 5.0, command=said)
+    ended = run_part("proofs", 600.0, command=said)
     assert (ended.rows, ended.trouble, ended.ok) == ((Row("softmax 0", ours=1e-5),), "there is no time", False)
 
 
@@ -63,7 +66,7 @@ def test_a_case_that_ends_its_process_is_wrong_and_the_next_one_runs() -> None:
             return says("> c", row("c"))(0.0, ())
         return says("> a", row("a"), "> b", then="sys.exit('an illegal memory access')")(0.0, ())
 
-    ended = run_part("proofs", 5.0, told=told.append, command=part)
+    ended = run_part("proofs", 600.0, told=told.append, command=part)
     assert ended.rows == (Row("a"), Row("b", wrong="it ended the part: an illegal memory access"), Row("c"))
     assert ended.trouble == ""
     assert [[r.case for r in x.rows] for x in told[:2]] == [["a"], ["a", "b"]], "each row is told as it comes"
@@ -71,7 +74,29 @@ def test_a_case_that_ends_its_process_is_wrong_and_the_next_one_runs() -> None:
 
 
 def test_a_part_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time is over when it has begun a case, however long that took."""
+    limits: list[Callable[[], object]] = []
+
+    class Timer:
+        def __init__(self, seconds: float, ends: Callable[..., object], given: Sequence[Any]) -> None:
+            assert seconds == 1.0
+            limits.append(partial(ends, *given))
+
+        def start(self) -> None: ...
+
+        def cancel(self) -> None: ...
+
+    lines = gpu._lines
+
+    def read(stream: IO[str] | None) -> Iterator[str]:
+        for line in lines(stream):
+            yield line
+            if line == "> b":
+                limits[0]()
+
     monkeypatch.setattr(gpu, "SPARE", 1.0)
+    monkeypatch.setattr(gpu, "_lines", read)
+    monkeypatch.setattr(gpu, "threading", SimpleNamespace(Event=threading.Event, Timer=Timer))
     ended = run_part("proofs", -1e9, command=says("> a", row("a"), "> b", then=HANGS))
     assert ended.rows == (Row("a"), Row("b", wrong="it ended the part: it did not end within 1 s"))
 

@@ -30,8 +30,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def staged(bundle: Path, stage: str) -> subprocess.CompletedProcess[str]:
     there = {**os.environ, "DRY": "1", "PYTHON": sys.executable}
-    command = ["sh", str(bundle / "device.sh"), stage, str(bundle / "out"), "20"]
-    return subprocess.run(command, check=False, env=there, capture_output=True, text=True, timeout=300)
+    command = ["sh", str(bundle / "device.sh"), stage, str(bundle / "out"), "600"]
+    return subprocess.run(command, check=False, env=there, capture_output=True, text=True, timeout=900)
 
 
 @pytest.mark.corpus

@@ -25,7 +25,7 @@ def playground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Playground]
     trial = Trial(*keys, "small", "random", 0, 0, "ok", RECORD, "schedule s for f { }\n", "program", 1e-6, (1e-6,))
     with Database.open(records) as database:
         database.add_all([trial])
-    with Playground(first(), records=str(records)) as served:
+    with Playground(first(), records=str(records), check=60.0, show=60.0) as served:
         thread = threading.Thread(target=served.serve_forever)
         thread.start()
         try:
