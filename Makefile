@@ -87,8 +87,9 @@ demo: $(VENV)/.core ## Install, tune the matmul example and show the result besi
 
 ## Test a change
 
-# Each process has one half of the tests, in their order, and helps the other at the end: what tests of a folder share is made once.
-BOTH := -n 2 --dist worksteal
+# Each process has a part of the tests, in their order, and helps the others at the end: what tests of a folder share is made once.
+# Tests wait for what they start, so there is one process more than the two cores.
+PARALLEL := -n 3 --dist worksteal
 
 .PHONY: test
 test: style ## Everything that must hold: lint, format, types, layers, tests (MINUTES=5: as many as there is time for; ALL=1: whole corpora, all types)
@@ -97,11 +98,11 @@ test: style ## Everything that must hold: lint, format, types, layers, tests (MI
 # Types are checked by one process, for a tenth of the time of all tests: it runs beside them, or a core would wait.
 .PHONY: tests
 tests: $(VENV)/.dev
-	$(BIN)/python -m pytest $(BOTH) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(ALL),--all)
+	$(BIN)/python -m pytest $(PARALLEL) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(ALL),--all)
 
 .PHONY: coverage
 coverage: $(VENV)/.dev ## Which branches all tests take; fewer than the share in pyproject.toml are an error
-	$(BIN)/python -m pytest $(BOTH) -q --all --cov --cov-report=term
+	$(BIN)/python -m pytest $(PARALLEL) -q --all --cov --cov-report=term
 
 .PHONY: lint
 lint: style types ## Lint, format check, types and layers, without the tests

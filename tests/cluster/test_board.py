@@ -16,11 +16,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
 from campaigns.processors import PROCESSORS, missing
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api import Board, Task, load, loads
+from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.proof.equivalence.bits import in_order
 from tensorc_dsl.reference.inputs import extreme_inputs
@@ -311,31 +313,36 @@ def test_a_kernel_during_which_the_connection_always_breaks_is_a_crash(
 # The command.
 
 
-def started(folder: Path, fake: FakeBoard, *more: str) -> subprocess.Popen[str]:
+def searching(folder: Path, *more: str) -> list[str]:
+    """The arguments of a search on the board; its file is in the folder."""
     (folder / "small.tsched").write_text(SMALL, encoding="utf-8")
+    command = ["tune", "small.tsched", "small", "--on", "ssh://board", "--threads", "1", "--records", "r.sqlite"]
+    return [*command, "--no-shipped", "--strategy", "random", *more]
+
+
+def started(folder: Path, fake: FakeBoard, *more: str) -> subprocess.Popen[str]:
     code = f"{ALONE}import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     code += "from tensorc_dsl.faces.cli.main import main; main()"
-    command = ["tune", "small.tsched", "small", "--on", "ssh://board", "--threads", "1", "--records", "r.sqlite"]
-    command += ["--no-shipped", "--strategy", "random", *more]
     return subprocess.Popen(
-        [sys.executable, "-c", code, *command],
+        [sys.executable, "-c", code, *searching(folder, *more)],
         cwd=folder, env=os.environ | fake.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
 
-def test_the_command_says_that_no_roof_is_measured(tmp_path: Path, fake: FakeBoard) -> None:
-    with started(tmp_path, fake, "--trials", "3") as process:
-        out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    assert "no roof is measured on a board" in out and "trials by machine: 3 on board7" in out
-    assert "1 worker: board7" in err
+def test_the_command_says_that_no_roof_is_measured(
+    tmp_path: Path, fake: FakeBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, searching(tmp_path, "--trials", "3"))
+    assert done.exit_code == 0, done.stderr
+    assert "no roof is measured on a board" in done.stdout and "trials by machine: 3 on board7" in done.stdout
+    assert "1 worker: board7" in done.stderr
     assert (tmp_path / "small.best.tsched").exists() and fake.left() == []
-    with started(tmp_path, fake, "--trials", "3", "--json", "--seed", "1") as process:
-        out, err = process.communicate(timeout=300)
-    found = json.loads(out)
+    again = CliRunner().invoke(main, searching(tmp_path, "--trials", "3", "--json", "--seed", "1"))
+    found = json.loads(again.stdout)
     assert (found["peak"], found["of_bound"], found["machines"]) == (None, None, {"board7": 3})
     assert found["gflops"] > 0 and fake.left() == []
-    assert "comparing the best one with the one in its file" in err
+    assert "comparing the best one with the one in its file" in again.stderr
 
 
 @pytest.mark.corpus
