@@ -25,7 +25,7 @@ from tensorc_dsl.backend.llvm import backend
 from tensorc_dsl.backend.llvm.model import cycles
 from tensorc_dsl.backend.llvm.model.machine import keep_common
 from tensorc_dsl.base.diagnostic import Diagnostic
-from tensorc_dsl.faces.api import kernel, searching
+from tensorc_dsl.faces.api import kernel, searching, tasks
 from tensorc_dsl.faces.cli import failures
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
@@ -40,6 +40,7 @@ from tensorc_dsl.tuning.search import plausible, source
 from tensorc_dsl.tuning.search.strategies import bayes
 from tensorc_dsl.tuning.search.team import Team
 from tests.corpus import ROOT, sampled
+from tests.started import PATIENT
 
 settings.register_profile("part", derandomize=True, deadline=None, print_blob=True, max_examples=25)
 settings.register_profile("whole", derandomize=True, deadline=None, print_blob=True)
@@ -122,6 +123,8 @@ def searches_start_few_processes() -> Iterator[None]:
     find the same without them. `tests/measure/test_local.py` has several builders, `tests/search/test_team.py` teams,
     `tests/report/test_numpy.py` a child for each time; commands in processes of their own have all of these.
 
+    A candidate may take minutes, of which a busy machine may need one.
+
     Before its first trial a search expands 48 schedules, among which it chooses, for two seconds: here it expands six. A
     model expands a dozen for each task that takes much of a run: here two. `tests/search` has all, and what they choose.
     """
@@ -134,7 +137,8 @@ def searches_start_few_processes() -> Iterator[None]:
         return known[key]
 
     with pytest.MonkeyPatch.context() as m:
-        m.setattr(searching, "LocalRunner", partial(LocalRunner, builders=1))
+        m.setattr(searching, "LocalRunner", partial(LocalRunner, builders=1, **PATIENT))
+        m.setattr(tasks, "LocalRunner", partial(LocalRunner, **PATIENT))
         m.setattr(searching, "Team", partial(Team, 0))
         m.setattr(baseline, "numpy_seconds", once)
         m.setattr(bayes, "FIRST", 4)

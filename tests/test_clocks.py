@@ -10,6 +10,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from tensorc_dsl.faces.api import searching, tasks
 
 TESTS = Path(__file__).resolve().parent
 
@@ -131,6 +134,11 @@ def test_the_scan_sees_clocks(tmp_path: Path) -> None:
         "Timer", "a['samples'] > 2 * b['samples']", "len(a.times) < len(b.times)", "monotonic", "perf_counter", "result(5)",
         "run_seconds=0.5", "sleep", "time", "timeout=5",
     ]  # fmt: skip
+
+
+def test_no_candidate_of_a_search_is_late_on_a_busy_machine() -> None:
+    runners: list[Any] = [searching.LocalRunner, tasks.LocalRunner]  # those of the tests, with arguments
+    assert all(r.keywords[name] >= LEAST for r in runners for name in LIMITS_OF_RUNNERS)
 
 
 def test_a_run_with_a_limit_of_time_says_what_it_left_out() -> None:

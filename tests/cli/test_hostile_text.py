@@ -17,10 +17,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tensorc_dsl
-from tensorc_dsl.faces.api import tasks
 from tensorc_dsl.faces.api.tasks import Task
 from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.ir.program import Program
+from tensorc_dsl.tuning.measure.local import LocalRunner
 from tensorc_dsl.tuning.measure.outcome import Outcome, Status
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial, program_key, target_key
@@ -211,7 +211,7 @@ def failing(message: str) -> object:
 
 
 def test_what_children_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks.LocalRunner, "measure", failing(f"said {NAME}"))
+    monkeypatch.setattr(LocalRunner, "measure", failing(f"said {NAME}"))
     for command in (
         ("tune", F, "t", "--trials", "2", "--output", NAME),
         ("run", F, "t"),
