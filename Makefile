@@ -87,9 +87,8 @@ demo: $(VENV)/.core ## Install, tune the matmul example and show the result besi
 
 ## Test a change
 
-# Each process has a part of the tests, in their order, and helps the others at the end: what tests of a folder share is made once.
-# Tests wait for what they start, so there is one process more than the two cores.
-PARALLEL := -n 3 --dist worksteal
+# Each process has one half of the tests, in their order, and helps the other at the end: what tests of a folder share is made once.
+PARALLEL := -n 2 --dist worksteal
 
 .PHONY: test
 test: style ## Everything that must hold: lint, format, types, layers, tests (MINUTES=5: as many as there is time for; ALL=1: whole corpora, all types)
