@@ -271,6 +271,12 @@ def CUT_OFF(*, comment: str, divisor: str) -> None: ...
     help="write what is in it without `try`; only steps, draws and queries can be refused",
 )
 def NEVER_REFUSED() -> None: ...
+@problem(
+    "W0207",
+    "`{text}` stands alone, and changes nothing",
+    help="call a step, or keep the value by `let`; a query is a condition of `if`",
+)
+def NO_EFFECT(*, text: str) -> None: ...
 
 
 @problem(

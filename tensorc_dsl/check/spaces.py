@@ -55,6 +55,15 @@ def given() -> dict[str, Binding]:
     return {name: Binding(kind) for name, kind in v.GIVEN.items()}
 
 
+def _does_something(e: t.Expr) -> bool:
+    """Whether a statement may change the program: it is a loop, or calls a step, a module or something that is not known."""
+    return any(
+        isinstance(n, t.ForList)
+        or (isinstance(n, t.CallExpr) and isinstance(n.function, t.Name) and n.function.id not in v.FUNCTIONS)
+        for n in walk(e)
+    )
+
+
 def _after(branches: list[dict[str, Binding]]) -> dict[str, Binding]:
     """The bindings after some branches: the names that all of them bind, and, as unusable, those that some of them bind."""
     out: dict[str, Binding] = {}
@@ -74,6 +83,7 @@ class BodyChecker(Expressions):
         super().__init__(modules, listener, binds)
         self._made: list[Binding] = []
         self._yields: list[list[Kind]] = []
+        self._trying = 0
 
     def finish(self) -> list[Diagnostic]:
         """All findings, with a warning for each unused name if there is no error: what is wrong may be its use."""
@@ -129,6 +139,8 @@ class BodyChecker(Expressions):
                 if isinstance(kind, ModuleOf):
                     shape = usage(value.span.text, Signature(kind.params, None, kind.keywords))
                     self.found.append(problems.NOT_APPLIED(value.span, name=value.span.text, usage=shape))
+                elif not self._trying and not _does_something(value):
+                    self.found.append(problems.NO_EFFECT(value.span, text=" ".join(value.span.text.split())))
                 return {}
             case t.Yield(value=value):
                 kind = self.expr(value, scope)
@@ -153,7 +165,10 @@ class BodyChecker(Expressions):
                 if not any(isinstance(n, t.CallExpr | t.Attribute) for inner in body for n in walk(inner)):
                     word = replace(s.span, end=s.span.start + len("try"))
                     self.found.append(problems.NEVER_REFUSED(word))
-                return _after([self.run(body, scope), self.run(other, scope)])
+                self._trying += 1  # an attribute that does not exist is refused
+                tried = self.run(body, scope)
+                self._trying -= 1
+                return _after([tried, self.run(other, scope)])
             case t.If(cond=cond, then=then, other=other):
                 self.condition(cond, scope)
                 return _after([self.run(then, scope), self.run(other, scope)])

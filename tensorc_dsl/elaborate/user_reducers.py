@@ -17,7 +17,6 @@ from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.elaborate.bindings import Environment
 from tensorc_dsl.elaborate.names import Definitions, StageNames, check_names, inside
 from tensorc_dsl.elaborate.problems import (
-    CIRCULAR_REDUCER,
     NO_LAW,
     NOT_A_REDUCER,
     NOT_CONSTANT,
@@ -54,7 +53,8 @@ def law_findings(defn: tree.ReducerDef, made: Declared) -> list[Diagnostic]:
     found = tuple(_as_written(v, made.order) for v in verdicts(made.combiner))
     broken = [v for v in found if isinstance(v, Broken)]
     if broken:
-        return [_broken(defn, v) for v in broken]
+        proved = {v.law for v in found if isinstance(v, Holds)}
+        return [_broken(defn, v, in_order="associative" in proved) for v in broken]
     assumed = {law.id for law in defn.assumes}
     open_laws = [v for v in found if isinstance(v, Open) and v.law not in assumed]
     return [_unproved(defn, found, open_laws)] if open_laws else []
@@ -78,11 +78,17 @@ def _example_as_written(v: Broken, order: Sequence[int]) -> Broken:
     return replace(v, at=tuple(map(put, v.at)), left=put(v.left), right=put(v.right))
 
 
-def _broken(defn: tree.ReducerDef, v: Broken) -> Diagnostic:
+def _broken(defn: tree.ReducerDef, v: Broken, *, in_order: bool) -> Diagnostic:
+    """The finding about a broken law of a reducer; `in_order`, if it is known to be associative."""
     name = defn.name
     if v.law == "identity":
         place = defn.identity
         repair = f"a reduction starts from its identity; it must change nothing that `{name}` makes"
+    elif v.law == "commutative" and in_order:
+        place = defn.combine
+        several = ", which has several values along a dimension" * (len(defn.before) > 1)
+        at = ", c" * (len(defn.before) > 1)
+        repair = f"steps in their order are a `scan`{several}: `P[t{at}] = scan[t] init X[0{at}] step …P[t - 1{at}]…`"
     else:
         place = defn.combine
         added = _text(defn.following)
@@ -202,7 +208,7 @@ def reducer_of(defn: tree.ReducerDef, dtypes: Sequence[DType]) -> Declared:
             raise Invalid(NOT_CONSTANT(start.span, reducer=defn.name))
         builder.same_type(first.dtype, t, start, f"{which}the identity of `{defn.name}`")
         identity.append(first)
-    order = _store_order(defn, results)
+    order = _store_order([str(n) for n in defn.before], results)
 
     def ordered(items: Sequence[T]) -> tuple[T, ...]:
         return tuple(items[k] for k in order)
@@ -211,17 +217,13 @@ def reducer_of(defn: tree.ReducerDef, dtypes: Sequence[DType]) -> Declared:
     return Declared(Combiner(str(defn.name), before, following, ordered(results), ordered(identity)), order)
 
 
-def _store_order(defn: tree.ReducerDef, results: Sequence[ir.Expr]) -> tuple[int, ...]:
-    """An order in which the values can be stored: each when no other that is left reads its old one. Raises Invalid."""
+def _store_order(before: Sequence[str], results: Sequence[ir.Expr]) -> tuple[int, ...]:
+    """An order in which few values are needed after they are stored: next is the one that the fewest of the others read."""
     reads = [{x.buffer for x in ir.loads(e)} for e in results]
     left, out = [*range(len(results))], list[int]()
     while left:
-        free = next((k for k in left if not any(defn.before[k] in reads[x] for x in left if x != k)), None)
-        if free is None:
-            names = " and ".join(f"`{defn.before[k]}`" for k in left)
-            raise Invalid(CIRCULAR_REDUCER(defn.combine.span, reducer=defn.name, names=names))
-        out.append(free)
-        left.remove(free)
+        out.append(min(left, key=lambda k: sum(before[k] in reads[x] for x in left if x != k)))
+        left.remove(out[-1])
     return tuple(out)
 
 

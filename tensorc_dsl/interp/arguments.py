@@ -157,6 +157,18 @@ def convert(value: Value, annotation: object, program: Program) -> object:
             return _convert_list(value, members, program)
 
 
+def _misfit(value: Value, annotation: object, program: Program) -> str:
+    """What a value is that does not fit a parameter: of a list of something else, its first element of another kind."""
+    inner = elements(value)
+    wanted = [typing.get_args(m)[0] for m in _members(annotation) if typing.get_origin(m) is tuple]
+    if inner and wanted:
+        wrong = [(n, v) for n, v in enumerate(inner, 1) if all(convert(v, w, program) is _NO for w in wanted)]
+        if wrong:
+            n, v = wrong[0]
+            return f"a list whose element {n} is {kind_of(v)}"
+    return kind_of(value)
+
+
 def _convert_list(values: tuple[Value, ...], members: tuple[object, ...], program: Program) -> object:
     if Items in members:
         return Items(values)
@@ -301,7 +313,7 @@ def bind(
                 name=name,
                 wanted=describe(p.annotation),
                 parameter=p.name,
-                found=kind_of(value),
+                found=_misfit(value, p.annotation, program),
             )
         return result
 

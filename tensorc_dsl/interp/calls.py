@@ -143,6 +143,9 @@ Compound = Callable[[list[Value], dict[str, Value], Span, Do], Value]
 _USAGE = "`tile(i, j, [4, 16])`: a size for each loop, or the factors of a `split`"
 
 
+_SPLIT = re.compile(r"`split\([^`]*partial=true\)`")
+
+
 def _tile(args: list[Value], kwargs: dict[str, Value], at: Span, do: Do) -> Value:
     """Splits each loop and puts all outer parts around all inner ones."""
     *given, last = args or [None]
@@ -160,7 +163,13 @@ def _tile(args: list[Value], kwargs: dict[str, Value], at: Span, do: Do) -> Valu
     if len({*counts}) > 1:
         reason = f"the loops are cut into {', '.join(map(str, counts))} parts, and not all into as many"
         raise fail(STEP_ARGUMENTS, at, name="tile", reason=reason, usage=_USAGE)
-    parts = [elements(do("split", [l, f], kwargs)) or () for l, f in zip(loops, factors, strict=True)]
+    try:
+        parts = [elements(do("split", [l, f], kwargs)) or () for l, f in zip(loops, factors, strict=True)]
+    except ScheduleRefusal as e:
+        whole = " ".join(at.text.split())
+        if not kwargs and whole.endswith(")"):
+            e.help = _SPLIT.sub(lambda _: f"`{whole[:-1]}, partial=true)`", e.help)
+        raise
     order = tuple(part for level in zip(*parts, strict=True) for part in level)
     if len(loops) > 1:
         do("reorder", [order], {})

@@ -62,7 +62,8 @@ class Fold:
 class Combiner:
     """A reducer of one or several values: `results` over loads of scalars named `before`, the values so far, and `following`.
 
-    They stand in an order in which they can be stored one after another: none reads a value so far that is stored already.
+    All are stored at once: each reads the values so far as they were before. They stand in an order in which few are read
+    after they are stored (`needed_later`).
     """
 
     name: str
@@ -237,6 +238,15 @@ def _operation(e: Expr) -> object:
             return e
         case _:
             assert_never(e)
+
+
+def needed_later(b: Block) -> tuple[str, ...]:
+    """The buffers whose old elements are read after the block has stored new ones, where its stores run in their order: those
+    of a reducer are made at once."""
+    if reducer_text(b) is None:
+        return ()
+    later = [{x.buffer for x in loads(s.value)} for s in b.body]
+    return tuple(s.buffer for n, s in enumerate(b.body) if any(s.buffer in read for read in later[n + 1 :]))
 
 
 def is_whole_update(b: Block) -> bool:

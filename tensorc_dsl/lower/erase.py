@@ -17,6 +17,7 @@ from tensorc_dsl.ir.expr import (
     Binary,
     Compare,
     Expr,
+    Load,
     Logic,
     Var,
     add,
@@ -29,23 +30,29 @@ from tensorc_dsl.ir.expr import (
     index,
     loads,
     mul,
+    rewrite_expr,
     substitute,
 )
 from tensorc_dsl.ir.program import (
     Block,
+    Buffer,
     For,
     IterKind,
     LoopKind,
     Program,
     Stmt,
+    Store,
+    blocks,
     fresh,
     is_atomic,
     is_scattered,
+    replace_stmt,
     store_at,
     used_names,
     walk,
     with_body,
 )
+from tensorc_dsl.ir.reductions import REDUCER, needed_later
 from tensorc_dsl.lower.flat import Flat, If, Loop, span
 from tensorc_dsl.proof.sets.linear_forms import Interval, Ranges
 from tensorc_dsl.proof.sets.reductions import begins_once, may_be_empty, where_begun
@@ -58,6 +65,33 @@ class Erased:
 
     body: tuple[Flat, ...]
     carried: dict[str, frozenset[str]]
+
+
+def with_old_elements(program: Program) -> Program:
+    """The program with a buffer for each element that a reducer needs after it has stored a new one.
+
+    Only what stores are at once changes: a block whose stores run in their order reads such an element from the buffer.
+    """
+    used = used_names(program)
+    for b in blocks(program):
+        body: list[Store] = []
+        kept: dict[str, Load] = {}
+        for name in needed_later(b):
+            old = next(Load(s.buffer, s.indices, program.buffer(s.buffer).dtype) for s in b.body if s.buffer == name)
+            own = Buffer(fresh(f"{name}_before", used), old.dtype, (), "local")
+            program = replace(program, buffers=(*program.buffers, own))
+            kept[name] = Load(own.name, (), own.dtype)
+            body.append(Store(own.name, (), old))
+        if not kept:
+            continue
+
+        def before(e: Expr, kept: dict[str, Load] = kept) -> Expr:
+            return kept.get(e.buffer, e) if isinstance(e, Load) else e
+
+        body += (replace(s, value=rewrite_expr(s.value, before)) for s in b.body)
+        annotations = tuple(a for a in b.annotations if a[0] != REDUCER)
+        program = replace_stmt(program, b.name, (replace(b, body=tuple(body), annotations=annotations),))
+    return program
 
 
 def erase(program: Program) -> Erased:

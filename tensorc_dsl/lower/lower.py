@@ -33,7 +33,7 @@ from tensorc_dsl.ir.program import (
     walk,
 )
 from tensorc_dsl.ir.sizes import conditions_of, conditions_on
-from tensorc_dsl.lower.erase import defuse, erase
+from tensorc_dsl.lower.erase import defuse, erase, with_old_elements
 from tensorc_dsl.lower.flat import (
     Alloc,
     Flat,
@@ -396,8 +396,9 @@ def _essential(body: tuple[Stmt, ...], ranges: dict[str, Interval]) -> tuple[Stm
 
 
 def _erase(u: Unit) -> Unit:
-    erased = erase(u.program)
-    return replace(u, flat=erased.body, carried=erased.carried)
+    program = with_old_elements(u.program)
+    erased = erase(program)
+    return replace(u, program=program, flat=erased.body, carried=erased.carried)
 
 
 def _place(u: Unit) -> Unit:

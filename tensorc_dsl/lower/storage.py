@@ -218,10 +218,9 @@ class _Around:
 
 def buffer_loops(program: Program) -> dict[str, frozenset[str]]:
     """For each buffer that is not global, the loops around all blocks that access it. Where that is one block, which reduces,
-    they are those around all of its steps.
+    they are those around all of its steps, unless each step writes what it reads of the buffer.
 
     By its scope it is private to an iteration of the innermost of these loops; accepting a parallel loop may rely on
-    that.
     that.
     """
     users: dict[str, list[tuple[tuple[str, ...], Block]]] = {}
@@ -231,15 +230,29 @@ def buffer_loops(program: Program) -> dict[str, frozenset[str]]:
             for name in _mentioned(s):
                 if scopes.get(name, "global") != "global":
                     users.setdefault(name, []).append((tuple(loop.var for loop in around), s))
-    return {name: _around_all(found) for name, found in users.items()}
+    return {name: _around_all(name, found) for name, found in users.items()}
 
 
-def _around_all(users: list[tuple[tuple[str, ...], Block]]) -> frozenset[str]:
+def _around_all(name: str, users: list[tuple[tuple[str, ...], Block]]) -> frozenset[str]:
     path, first = users[0]
     if len(users) > 1:
         return frozenset(path).intersection(*(other for other, _ in users[1:]))
+    if _is_written_first(first, name):
+        return frozenset(path)
     steps = {v for it in first.iters if it.kind is IterKind.REDUCE for v in free_vars(it.binding)}
     return frozenset(path[: next((n for n, v in enumerate(path) if v in steps), len(path))])
+
+
+def _is_written_first(b: Block, name: str) -> bool:
+    """Whether each instance of the block writes the element of the buffer that it reads."""
+    used = next(s for s in (*b.init, *b.body) if name in {s.buffer, *(x.buffer for x in store_loads(s))})
+    reads = [x.indices for s in b.body for x in store_loads(s) if x.buffer == name]
+    return (
+        all(s.buffer != name for s in b.init)
+        and used.buffer == name
+        and all(x.buffer != name for x in store_loads(used))
+        and all(i == used.indices for i in reads)
+    )
 
 
 def _mentioned(b: Block) -> set[str]:

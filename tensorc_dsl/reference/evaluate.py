@@ -522,8 +522,10 @@ class Evaluation(Values):
         if not self.box.volume:
             return
         if self.in_order:
-            for store, part in self.steps():
-                self.put(store.buffer, part, self.value(store.value, part, None))
+            for part in self.steps():
+                values = [self.value(s.value, part, None) for s in self.block.body]
+                for s, value in zip(self.block.body, values, strict=True):
+                    self.put(s.buffer, part, value)
             return
         if self.update is None:
             for part in self.pieces(self.box):
@@ -590,17 +592,15 @@ class Evaluation(Values):
             isinstance(self.update, Combination) and not self.update.reducer.picks
         )
 
-    def steps(self) -> Iterator[tuple[Store, Box]]:
-        """The stores in order, each over all instances of one step; the caller stores the values before it continues."""
+    def steps(self) -> Iterator[Box]:
+        """The instances of each step, in order; the caller stores all values of a step before it continues."""
         ordered = self.scan if self.update is None else self.reduce
         for at in product(*(range(self.box.size[a]) for a in ordered)):
             start, size = list(self.box.start), list(self.box.size)
             for a, value in zip(ordered, at, strict=True):
                 start[a], size[a] = start[a] + value, 1
             step = Box(self.box.names, tuple(start), tuple(size))
-            for part in self.pieces(step):
-                for s in self.block.body:
-                    yield s, part
+            yield from self.pieces(step)
 
     def put(self, buffer: str, part: Box, value: Array) -> None:
         self.arrays[buffer][self.region(part)] = self.stored(value, part)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NoReturn, assert_never
 
 import numpy as np
@@ -55,6 +55,7 @@ from tensorc_dsl.ir.program import (
     is_atomic,
     walk,
 )
+from tensorc_dsl.ir.reductions import needed_later
 from tensorc_dsl.reference.evaluate import bind_inputs, shape_of
 from tensorc_dsl.reference.maths import SCALARS
 
@@ -295,20 +296,22 @@ class _Writer:
         if b.init:
             first = " and ".join(f"{self.names[it.name]} == 0" for it in b.iters if it.kind is IterKind.REDUCE)
             self._line(depth, f"if {first or 'True'}:")
-            for s in b.init:
-                self._store(s, b, depth + 1)
-        for s in b.body:
-            self._store(s, b, depth)
+            self._stores(b.init, b, depth + 1)
+        self._stores(b.body, b, depth, at_once=bool(needed_later(b)))
         self.names = outer
 
-    def _store(self, s: Store, b: Block, depth: int) -> None:
-        value = self._temporary()
-        self._line(depth, f"{value} = {self._expr(s.value)}")
-        if self.together and not is_atomic(b):
-            self._line(depth, "yield")
-        self._line(depth, f"{self.arrays[s.buffer]}[{self._offset(s.buffer, s.indices)}] = {value}")
-        if self.together:
-            self._line(depth, "yield")
+    def _stores(self, stores: Sequence[Store], b: Block, depth: int, *, at_once: bool = False) -> None:
+        """The stores in their order, each value computed before it, or all before the first if they are `at_once`."""
+        for some in [stores] if at_once else [[s] for s in stores]:
+            values = [self._temporary() for _ in some]
+            for s, value in zip(some, values, strict=True):
+                self._line(depth, f"{value} = {self._expr(s.value)}")
+            if self.together and not is_atomic(b):
+                self._line(depth, "yield")
+            for s, value in zip(some, values, strict=True):
+                self._line(depth, f"{self.arrays[s.buffer]}[{self._offset(s.buffer, s.indices)}] = {value}")
+                if self.together:
+                    self._line(depth, "yield")
 
     def _offset(self, buffer: str, indices: tuple[Expr, ...]) -> str:
         """The flat position of an element, as text with a check of each subscript."""

@@ -392,12 +392,13 @@ class _Errors(Evaluation):
         if not self.box.volume:
             return
         if self.in_order:
-            for store, part in self.steps():
-                value, error = self._step(store, part)
-                if self.sums:
-                    error = error + self._regrouped(store, part, value)
-                self.put(store.buffer, part, value)
-                self.errors[store.buffer][self.region(part)] = self.stored(error, part)
+            for part in self.steps():
+                pairs = [self._step(s, part) for s in self.block.body]
+                for store, (value, error) in zip(self.block.body, pairs, strict=True):
+                    if self.sums:
+                        error = error + self._regrouped(store, part, value)
+                    self.put(store.buffer, part, value)
+                    self.errors[store.buffer][self.region(part)] = self.stored(error, part)
             return
         out = self.errors[self.buffer.name]
         if isinstance(self.update, Fold):

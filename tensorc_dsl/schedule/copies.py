@@ -52,10 +52,10 @@ from tensorc_dsl.schedule.step import BlockRef, IndexMap, Rewrite, refusal
 @refusal(
     "E0379",
     "`{buffer}` may have elements that nothing writes, and the copy would read them",
-    help="copy it before the step that leaves them unwritten",
+    help="{repair}",
     at="buffer",
 )
-def NOT_FILLED(*focus: str, buffer: str) -> None: ...
+def NOT_FILLED(*focus: str, buffer: str, repair: str) -> None: ...
 @refusal(
     "E0366",
     "`{block}` may not write every element of `{buffer}` that a copy of it would write",
@@ -194,8 +194,11 @@ def redirected(program: Program, site: Site, buffer: str, to: str) -> Program:
 def require_defined(result: Program, program: Program, buffer: str, copy: str) -> None:
     """Refuse if the block `copy` of the result may read elements that no block of the program has written before."""
     if not follow_writes(result, buffer, copy):
-        writer = next(b.name for _, b in walk(program.body) if isinstance(b, Block) and buffer in own_buffers(b))
-        raise NOT_FILLED(program, writer, buffer=buffer)
+        writer = next(b for _, b in walk(program.body) if isinstance(b, Block) and buffer in own_buffers(b))
+        repair = "copy it before the step that leaves them unwritten"
+        if writer.init:
+            repair = f"`decompose_reduction` of `{writer.name}` first, so that its initial values are there"
+        raise NOT_FILLED(program, writer.name, buffer=buffer, repair=repair)
 
 
 def require_order(result: Program, program: Program, site: Site) -> None:

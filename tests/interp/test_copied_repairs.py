@@ -31,6 +31,8 @@ def expand(steps: str) -> None:
     [
         ("let [x, y] = C.loops", "split(x, [_, 8])", "split(x, [_, 8], partial=true)"),
         ("", "split(C.loops[0], [_, 8])", "split(C.loops[0], [_, 8], partial=true)"),
+        ("let [x, y] = C.loops", "tile(x, y, [8, 4])", "tile(x, y, [8, 4], partial=true)"),
+        ("", "tile(C.loops, [5, [_, 3]])", "tile(C.loops, [5, [_, 3]], partial=true)"),
         ("let [x, y] = C.loops", "fuse(y, x)", "fuse(x, y)"),
         ("let [x, y] = C.loops; let [a, b] = split(x, [_, 5])", "split(b, [_, 2])", "split(b, [_, 2], partial=true)"),
         ("let [a, b] = loop_partition(C.loops[0], [10])", "merge(a, b)", "merge(a, b, partial=true)"),

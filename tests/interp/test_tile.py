@@ -71,6 +71,10 @@ def test_drawn_sizes_stay_draws() -> None:
     [
         ("tile(i, j, [4])", "E0542: `tile`: there are 2 loops and 1 sizes"),
         ("tile([4])", "E0542: `tile`: there are 0 loops and 1 sizes"),
+        (
+            "split(i, [_, 4.0])",
+            "E0543: `split` takes a list of an int or `_` for `factors`; this is a list whose element 2",
+        ),
         ("tile()", "E0543: `tile` takes a list for `sizes`; this is nothing"),
         ("tile(i, j, [[3, 4], [4, 4, 2]])", "E0542: `tile`: the loops are cut into 2, 3 parts"),
         ("tile(i, [true])", "E0543: `split` takes"),

@@ -446,6 +446,11 @@ def codes(steps: str) -> list[str]:
         ("try { }", ["W0206"]),
         ("try { } otherwise { unroll(B.loops[0]) }", ["W0206"]),
         ("try { try { unroll(B.loops[0]) } }", []),
+        ("try { B.loops[1] } otherwise { unroll(B.loops[0]) }", []),
+        ("B.loops[0].can_vectorize", ["W0207"]),
+        ("len(B.loops)", ["W0207"]),
+        ("1 + 2", ["W0207"]),
+        ("if B.loops[0].can_vectorize { B }", ["W0207"]),
     ],
 )
 def test_names_and_steps_are_checked(steps: str, found: list[str]) -> None:

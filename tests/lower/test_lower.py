@@ -311,3 +311,48 @@ kernel p(X: f32[8], W: const f32[8], out C: f32[8]) {
 }
 """
     )
+
+
+def test_what_a_reducer_needs_after_it_is_replaced_is_kept_by_each_instance() -> None:
+    # The steps are outside of the loops that run at once: one element for all of them would be shared.
+    found = lowered("""
+program f(X: f32[9, 8], Y: f32[9, 8], R: f32[8], I: f32[8]) {
+    for k in 9 {
+        parallel for a in 2 {
+            vectorized for b in 4 {
+                block R @("reducer", "times((a, b), (c, d)) = (a * c - b * d, a * d + b * c) identity (1.0, 0.0)") {
+                    spatial vi in 8 = a * 4 + b
+                    reduce vk in 9 = k
+                    init { R[vi] = 1.0; I[vi] = 0.0 }
+                    R[vi] = R[vi] * X[vk, vi] - I[vi] * Y[vk, vi]
+                    I[vi] = R[vi] * Y[vk, vi] + I[vi] * X[vk, vi]
+                }
+            }
+        }
+    }
+}
+""")
+    assert (
+        found
+        == """\
+kernel f(X: f32[9, 8], Y: f32[9, 8], out R: f32[8], out I: f32[8]) {
+    parallel for a in 2 {
+        vectorized for b in 0 .. 4 {
+            R[a * 4 + b] = 1.0
+            I[a * 4 + b] = 0.0
+        }
+    }
+    for k in 0 .. 9 {
+        parallel for a in 2 {
+            vectorized for b in 0 .. 4 {
+                with R_before: f32[4] in "stack" {
+                    R_before[b] = R[a * 4 + b]
+                    R[a * 4 + b] = R_before[b] * X[k * 8 + a * 4 + b] - I[a * 4 + b] * Y[k * 8 + a * 4 + b]
+                    I[a * 4 + b] = R_before[b] * Y[k * 8 + a * 4 + b] + I[a * 4 + b] * X[k * 8 + a * 4 + b]
+                }
+            }
+        }
+    }
+}
+"""
+    )

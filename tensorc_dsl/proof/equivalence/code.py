@@ -39,7 +39,7 @@ from tensorc_dsl.ir.expr import (
 )
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import Block, For, IterKind, Program, Stmt, Store, store_at
-from tensorc_dsl.ir.reductions import Combination, combiner, is_exact, is_fold, update_of
+from tensorc_dsl.ir.reductions import Combination, combiner, is_exact, is_fold, is_whole_update, update_of
 from tensorc_dsl.proof.equivalence.loop_encodings import (
     Counted,
     Digit,
@@ -227,7 +227,7 @@ class Code:
             common = common_loops(s, t)
             same = [f"a{k} = b{k}" for k in range(common)]
             cases = [[*same[:k], f"a{k} < b{k}"] for k in range(common)]
-            if s.number < t.number:
+            if s.number < t.number and not _at_once(s, t):
                 cases.append(same)
             self._before[key] = relation(s, t, cases)
         return self._before[key]
@@ -268,6 +268,11 @@ def relation(s: Statement, t: Statement, cases: Sequence[Sequence[str]]) -> isl.
     a, b = (", ".join(f"{x}{k}" for k in range(len(z.names))) for x, z in (("a", s), ("b", t)))
     text = " or ".join(f"({' and '.join(c) or 'true'})" for c in cases) or "false"
     return isl.Map(f"{{ [{a}] -> [{b}] : {text} }}")
+
+
+def _at_once(s: Statement, t: Statement) -> bool:
+    """Whether both are stores of one step of a reducer: each reads the values so far as they were before."""
+    return s.block is t.block and not s.is_init and not t.is_init and is_whole_update(s.block)
 
 
 def where(s: Statement, condition: Expr) -> isl.Set:

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from tensorc_dsl.ir.annotations import ASYNC, LOOK_BACK, ORDER, REGISTERS, ROLES, STAGES, STREAM, TEAMS, stream_problem
+import json
+
+from tensorc_dsl.ir.annotations import (
+    ASYNC,
+    LOOK_BACK,
+    ORDER,
+    PREFETCH,
+    REGISTERS,
+    ROLES,
+    STAGES,
+    STREAM,
+    TEAMS,
+    stream_problem,
+)
 from tensorc_dsl.ir.program import (
     APPROX,
     ASSUMED,
@@ -11,6 +24,7 @@ from tensorc_dsl.ir.program import (
     IN_ORDER,
     IN_RANGE,
     INTRINSIC,
+    MAX_STEP,
     PERSISTENT,
     SCATTER,
     Block,
@@ -40,6 +54,14 @@ def NO_KEY(*focus: str) -> None: ...
 def NO_STREAM(*focus: str, target: str, reason: str) -> None: ...
 
 
+@refusal(
+    "E0345",
+    '"unroll.max_step" has no effect: {why}',
+    help="annotate a loop or the program with the largest number of steps that is unrolled, 0 for none",
+)
+def NO_STEPS(*focus: str, why: str) -> None: ...
+
+
 _STEPS = {
     ASYNC: "software_pipeline", INTRINSIC: "tensorize", ORDER: "software_pipeline", PERSISTENT: "persist",
     REGISTERS: "specialize", ROLES: "specialize", SCATTER: "scatter", STAGES: "software_pipeline", TEAMS: "specialize",
@@ -65,7 +87,7 @@ def refuse_in_order(program: Program, key: str) -> None:
 
 def _refuse_step(program: Program, loop: str, key: str) -> None:
     """Refuse an annotation of a loop that a step writes, which proves that it may stand there."""
-    if step := _STEPS.get(key):
+    if step := "prefetch" if key.startswith(PREFETCH) else _STEPS.get(key):
         raise RESERVED(program, loop, key=key, what=f"what `{step}` proves of a loop", repair=f"use `{step}`")
 
 
@@ -80,7 +102,16 @@ def _refuse_stream(program: Program, target: LoopRef | BlockRef | None, value: o
         raise NO_STREAM(program, *focus, target=name, reason=reason)
 
 
-@primitive(NO_LOOP, NO_BLOCK, NO_KEY, RESERVED, NO_STREAM)
+def _refuse_steps(program: Program, target: LoopRef | BlockRef | None, value: object) -> None:
+    """Refuse a limit of unrolling that is no count of steps, or stands where lowering does not look."""
+    focus = () if target is None else (target.name,)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise NO_STEPS(program, *focus, why=f"{json.dumps(value)} is no number of steps")
+    if isinstance(target, BlockRef):
+        raise NO_STEPS(program, *focus, why=f"`{target.name}` is a block")
+
+
+@primitive(NO_LOOP, NO_BLOCK, NO_KEY, RESERVED, NO_STREAM, NO_STEPS)
 def annotate(
     program: Program, target: LoopRef | BlockRef | None, key: str, value: int | float | str | bool
 ) -> Rewrite[None]:
@@ -94,6 +125,8 @@ def annotate(
     """
     if not key:
         raise NO_KEY(program, *(() if target is None else (target.name,)))
+    if key == MAX_STEP:
+        _refuse_steps(program, target, value)
     if key == STREAM:
         _refuse_stream(program, target, value)
 
