@@ -56,10 +56,10 @@ def given() -> dict[str, Binding]:
 
 
 def _does_something(e: t.Expr) -> bool:
-    """Whether a statement may change the program: it is a loop, or calls a step, a module or something that is not known."""
+    """Whether a statement may change or refuse the program: it is a loop, or calls more than functions of values."""
     return any(
         isinstance(n, t.ForList)
-        or (isinstance(n, t.CallExpr) and isinstance(n.function, t.Name) and n.function.id not in v.FUNCTIONS)
+        or (isinstance(n, t.CallExpr) and isinstance(n.function, t.Name) and n.function.id not in v.VALUES)
         for n in walk(e)
     )
 
@@ -84,12 +84,13 @@ class BodyChecker(Expressions):
         self._made: list[Binding] = []
         self._yields: list[list[Kind]] = []
         self._trying = 0
+        self._idle: list[Diagnostic] = []
 
     def finish(self) -> list[Diagnostic]:
-        """All findings, with a warning for each unused name if there is no error: what is wrong may be its use."""
+        """All findings, with a warning for each unused name and value if there is no error: what is wrong may be its use."""
         if any(d.severity is Severity.ERROR for d in self.found):
             return self.found
-        return self.found + [b.unused for b in self._made if b.unused is not None]
+        return [*self.found, *self._idle, *(b.unused for b in self._made if b.unused is not None)]
 
     def run(self, body: tuple[t.Stmt, ...], scope: Scope) -> dict[str, Binding]:
         """Check the statements in order. Returns the names that they bind."""
@@ -140,7 +141,7 @@ class BodyChecker(Expressions):
                     shape = usage(value.span.text, Signature(kind.params, None, kind.keywords))
                     self.found.append(problems.NOT_APPLIED(value.span, name=value.span.text, usage=shape))
                 elif not self._trying and not _does_something(value):
-                    self.found.append(problems.NO_EFFECT(value.span, text=" ".join(value.span.text.split())))
+                    self._idle.append(problems.NO_EFFECT(value.span, text=" ".join(value.span.text.split())))
                 return {}
             case t.Yield(value=value):
                 kind = self.expr(value, scope)

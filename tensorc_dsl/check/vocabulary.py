@@ -116,6 +116,9 @@ FUNCTIONS: dict[str, Signature] = {
     ),
 }  # fmt: skip
 
+VALUES = FUNCTIONS.keys() - {"within"}
+"""The functions that only give a value: `within` may refuse the schedule."""
+
 _SUBJECTS: dict[type, Kind] = {
     BlockRef: BLOCK, LoopRef: LOOP, BufferRef: BUFFER, IntrinsicRef: INSTRUCTION, Program: PROGRAM, Target: TARGET,
     NodeRef: NODE,

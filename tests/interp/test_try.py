@@ -449,6 +449,8 @@ def codes(steps: str) -> list[str]:
         ("try { B.loops[1] } otherwise { unroll(B.loops[0]) }", []),
         ("B.loops[0].can_vectorize", ["W0207"]),
         ("len(B.loops)", ["W0207"]),
+        ('within(len(B.loops), 1..4, "loops")', []),
+        ("for l in B.loops { unroll(l) }", []),
         ("1 + 2", ["W0207"]),
         ("if B.loops[0].can_vectorize { B }", ["W0207"]),
     ],
