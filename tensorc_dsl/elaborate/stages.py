@@ -17,7 +17,7 @@ from tensorc_dsl.elaborate.inference import Extents, Ranges
 from tensorc_dsl.elaborate.names import ARG_REDUCERS, REDUCERS, Definitions, Reducer, flat, position_type
 from tensorc_dsl.elaborate.problems import Invalid, each
 from tensorc_dsl.elaborate.user_reducers import user_reducer
-from tensorc_dsl.elaborate.values import GuardedLoad, ValueBuilder
+from tensorc_dsl.elaborate.values import GuardedLoad, ValueBuilder, likely_type
 from tensorc_dsl.ir import expr as ir
 from tensorc_dsl.ir.dtypes import BOOL, INDEX, DType
 from tensorc_dsl.ir.program import Annotation, Buffer, fresh
@@ -318,7 +318,8 @@ class StageBuilder(ValueBuilder):
             raise Invalid(problems.SCAN_INDEX(e.index.span, index=index, stage=stage.name, notes=note))
         t = want or self.infer(e.init) or self.infer(e.step)
         if t is None:
-            raise Invalid(problems.NO_TYPE(e.init.span, value=e.init.span.text))
+            likely = likely_type(e.init.value if isinstance(e.init, tree.Number) else None)
+            raise Invalid(problems.NO_TYPE(e.init.span, value=e.init.span.text, likely=likely))
         if t == INDEX:
             self.no_value(e.init if self.infer(e.init) == INDEX else e.step, want)
 

@@ -360,6 +360,13 @@ class GuardedLoad:
         return check_access(extents, conditions, self.load.indices, shape, env.open)
 
 
+def likely_type(value: object) -> str:
+    """The type that a number without one is most likely to have, for a repair."""
+    if not isinstance(value, int):
+        return "f32"
+    return "i32" if abs(value) < 1 << 31 else "i64"
+
+
 class ValueBuilder(IndexBuilder):
     """Builds the expressions of one stage. Findings in parts that do not depend on each other are reported together."""
 
@@ -376,7 +383,7 @@ class ValueBuilder(IndexBuilder):
 
     def _literal(self, value: int | float, want: DType | None, at: tree.Expr) -> ir.Const:
         if want is None:
-            raise Invalid(problems.NO_TYPE(at.span, value=at.span.text))
+            raise Invalid(problems.NO_TYPE(at.span, value=at.span.text, likely=likely_type(value)))
         if want.is_float:
             if not holds_value(want, value):
                 raise _unfit(value, want, at)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tensorc_dsl.base.source import Source
+from tensorc_dsl.check.scope import load_file
 from tests.compute.texts import build, checked, codes, errors
 
 MM = "compute mm(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {\n    C[i, j] = sum[k] A[i, k] * B[k, j]\n}\n"
@@ -234,3 +236,17 @@ def test_functions_that_there_are() -> None:
 def test_words_of_other_languages(value: str, repair: str) -> None:
     (found,) = errors(one(f"C[i] = {value}"), M=4)
     assert found.endswith(f"  = help: {repair}")
+
+
+@pytest.mark.parametrize(
+    ("stages", "repair"),
+    [
+        ("let z[i in 3] = sum[k in 4] (1 if k < i else 0)\n    C[i] = A[i]", "i32(1)"),
+        ("let z[i in 3] = scan[i] init 1 step z[i - 1] + 1\n    C[i] = A[i]", "i32(1)"),
+        ("let z[i in 3] = 5000000000\n    C[i] = A[i]", "i64(5000000000)"),
+        ("let z[i in 3] = 0.5\n    C[i] = A[i]", "f32(0.5)"),
+    ],
+)
+def test_a_number_without_a_type_is_given_a_likely_one(stages: str, repair: str) -> None:
+    found = load_file(Source("t.tsched", f"compute f(A: f32[N]) -> C: f32[N] {{\n    {stages}\n}}\n")).diagnostics
+    assert [n.text for n in found[0].notes if n.kind == "help"] == [f"write one: `{repair}`"]
