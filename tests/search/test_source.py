@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tensorc_dsl.tuning.measure.outcome import spread_of
 from tensorc_dsl.tuning.records.trial import Machine
+from tensorc_dsl.tuning.search import model
 from tensorc_dsl.tuning.search.gp import Array
-from tensorc_dsl.tuning.search.model import Memory, Model, noise_of
-from tensorc_dsl.tuning.search.source import Experience, Source
+from tensorc_dsl.tuning.search.model import Bins, Memory, Model, noise_of
+from tensorc_dsl.tuning.search.source import ROWS, Experience, Source
 
 
 def task(seed: int, count: int, offset: float, sign: float = 1.0) -> Experience:
@@ -97,6 +99,20 @@ def test_machines_that_contradict_each_other_teach_nothing_of_a_third() -> None:
     unlike = [told(n, m, missed) for m, missed in ((one, 0.4), (other, -0.4)) for n in range(6)]
     assert _forest(alike, here)[0] >= 0.75
     assert _forest(unlike, here)[0] == 0.0
+
+
+def test_what_records_are_worth_costs_about_as_much_as_they(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search waits for it: all forests together take at most twice as long as one of 100 trees over all rows."""
+    grown: list[int] = []
+
+    def counting(bins: Bins, *rest: Any) -> Any:
+        grown.append(len(bins))
+        return grow(bins, *rest)
+
+    grow = model._grow  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(model, "_grow", counting)
+    _forest([told(n, missed=0.4) for n in range(15)])
+    assert len(grown) > 100 and sum(grown) <= 2 * 100 * ROWS
 
 
 def _slope(prior: Array, features: Array, speeds: Array) -> float:

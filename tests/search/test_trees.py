@@ -37,6 +37,28 @@ def test_heavy_rows_count_for_more() -> None:
     assert found[0] == pytest.approx(0.75)
 
 
+def test_a_split_is_the_one_that_counting_all_rows_finds() -> None:
+    """Of two nodes only the smaller one is counted; each split must still be the best of all of its rows."""
+    rng = np.random.default_rng(3)
+    x, y, w = rng.integers(0, 9, (150, 4)).astype(float), rng.normal(size=150), rng.exponential(size=150)
+    forest = Forest.fit(x, y, trees=3, shrink=2.0, weights=w)
+    left = y - forest.base
+    for tree in forest.trees:
+        node = np.zeros(150, dtype=np.intp)
+        for features, thresholds in zip(tree.features, tree.thresholds, strict=True):
+            for n, (feature, threshold) in enumerate(zip(features, thresholds, strict=True)):
+                rows = np.flatnonzero(node == n)
+                gains = {
+                    (f, t): sum((w[r] @ left[r]) ** 2 / (w[r].sum() + 2.0) for r in (rows[low], rows[~low]))
+                    for f in range(4)
+                    for t in range(8)
+                    if 0 < (low := x[rows, f] <= t).sum() < len(rows)
+                }
+                assert not gains or gains[feature, threshold] == pytest.approx(max(gains.values()))
+            node = 2 * node + (x[np.arange(150), features[node]] > thresholds[node])
+        left = left - forest.rate * tree.at(x.astype(np.uint8))
+
+
 def test_a_fit_is_a_function_of_its_rows() -> None:
     rng = np.random.default_rng(1)
     x, y = rng.random((60, 9)), rng.random(60)

@@ -74,7 +74,7 @@ class Forest:
         `shrink` is the L2 penalty on the values of the leaves, in rows. Each tree is grown on a random `share` of the
         columns. `weights` are those of the rows, 1 by default.
         """
-        edges = tuple(_edges(column) for column in x.T)
+        edges = _edges(x)
         bins = _binned(x, edges)
         w = np.ones(len(y)) if weights is None else weights
         base = float((w * y).sum() / w.sum())
@@ -87,9 +87,9 @@ class Forest:
             columns = np.sort(rng.permutation(x.shape[1])[: max(1, round(share * x.shape[1]))])
             # Of equal columns the first would be chosen. Many are: draws of one branch are made together, or not at all.
             columns = columns[np.sort(np.unique(group[columns], return_index=True)[1])]
-            tree = _grow(bins[:, columns], left, w, depth, shrink).over(columns)
-            left = left - rate * tree.at(bins)
-            grown.append(tree)
+            tree, leaf = _grow(bins[:, columns], left, w, depth, shrink)
+            left = left - rate * tree.leaves[leaf]
+            grown.append(tree.over(columns))
         return Forest(edges, base, rate, tuple(grown))
 
     def at(self, x: Array) -> Array:
@@ -98,12 +98,19 @@ class Forest:
         return self.base + self.rate * sum((t.at(bins) for t in self.trees), np.zeros(len(x)))
 
 
-def _edges(column: Array) -> Array:
-    """Midway between neighbouring values, or between quantiles where there are many."""
-    values = np.unique(column)
-    if len(values) > BINS:
-        values = np.unique(np.quantile(column, np.linspace(0, 1, BINS)))
-    return (values[1:] + values[:-1]) / 2
+def _edges(x: Array) -> tuple[Array, ...]:
+    """Of each column, midway between neighbouring values, or between quantiles where there are many."""
+    ordered = np.sort(x, axis=0)
+    place = np.linspace(0, len(x) - 1, BINS)
+    below = place.astype(np.intp)
+    above, part = np.minimum(below + 1, len(x) - 1), (place - below)[:, None]
+    quantiles = ordered[below] + part * (ordered[above] - ordered[below])
+    new = np.diff(ordered, axis=0, prepend=-np.inf) > 0
+    out: list[Array] = []
+    for column, first, some in zip(ordered.T, new.T, quantiles.T, strict=True):
+        values = np.unique(some) if np.count_nonzero(first) > BINS else column[first]
+        out.append((values[1:] + values[:-1]) / 2)
+    return tuple(out)
 
 
 def _binned(x: Array, edges: tuple[Array, ...]) -> Bins:
@@ -113,33 +120,56 @@ def _binned(x: Array, edges: tuple[Array, ...]) -> Bins:
     return out
 
 
-def _grow(bins: Bins, left: Array, w: Array, depth: int, shrink: float) -> _Tree:
+NOTHING = 1e-9
+"""A weight below this is none: what remains of a sum from which its parts were taken is not quite 0."""
+
+
+def _grow(bins: Bins, left: Array, w: Array, depth: int, shrink: float) -> tuple[_Tree, Nodes]:
+    """A tree, and the leaf of each row.
+
+    Of the two nodes that a split makes only the rows of the smaller one are counted: the other has the rest (LightGBM, Ke et
+    al., NIPS 2017, section 2.1).
+    """
     count, width = bins.shape
     most = int(bins.max(initial=0)) + 1
+    size = width * most
     node = np.zeros(count, dtype=np.intp)
     # A number for each value of each feature.
     cells: Nodes = bins.astype(np.intp) + most * np.arange(width, dtype=np.intp)
-    values, weights = np.repeat(w * left, width), np.repeat(w, width)
+    both = np.stack([w * left, w])
+
+    def counted(rows: Nodes, of: Nodes, nodes: int) -> Array:
+        """Sums of values and of weights by node, feature and value."""
+        where: Nodes = (cells[rows] + (of * size)[:, None]).reshape(-1)
+        sums: list[Array] = [
+            np.bincount(where, np.repeat(x[rows], width), nodes * size).astype(np.float64) for x in both
+        ]
+        return np.array(sums).reshape(2, nodes, -1)
+
     features: list[Nodes] = []
     thresholds: list[Nodes] = []
+    found = counted(np.arange(count, dtype=np.intp), node, 1)
     for level in range(depth):
         nodes = 1 << level
-        where: Nodes = (cells + (node * width * most)[:, None]).reshape(-1)
-        size = nodes * width * most
-        sums = np.bincount(where, values, size).reshape(nodes, width, most)
-        counts = np.bincount(where, weights, size).reshape(nodes, width, most)
-        low, low_count = sums.cumsum(2), counts.cumsum(2)
+        if level:
+            smaller: Nodes = (np.bincount(node, minlength=nodes).reshape(-1, 2).argmin(1)).astype(np.intp)
+            above: Nodes = node >> 1
+            rows: Nodes = np.flatnonzero((node & 1) == smaller[above])
+            fewer = counted(rows, above[rows], nodes // 2)
+            split = np.stack([fewer, found - fewer], axis=2)
+            found = np.where((smaller == 0)[:, None, None], split, split[:, :, ::-1]).reshape(2, nodes, -1)
+        low, low_count = found.reshape(2, nodes, width, most).cumsum(3)
         total, total_count = low[:, :, -1:], low_count[:, :, -1:]
         # Twice the fall of the squared error, after Chen & Guestrin (KDD 2016), eq. 7, for squared loss.
         gain = low**2 / (low_count + shrink) + (total - low) ** 2 / (total_count - low_count + shrink)
-        gain = np.where((low_count > 0) & (low_count < total_count), gain, -np.inf).reshape(nodes, -1)
+        gain = np.where((low_count > NOTHING) & (low_count < total_count - NOTHING), gain, -np.inf).reshape(nodes, -1)
         best = gain.argmax(1)
         feature, threshold = best // most, best % most
         features.append(feature)
         thresholds.append(threshold)
         node = 2 * node + (bins[np.arange(count), feature[node]] > threshold[node])
-    leaves = np.bincount(node, w * left, 1 << depth) / (np.bincount(node, w, 1 << depth) + shrink)
-    return _Tree(tuple(features), tuple(thresholds), leaves)
+    leaves = np.bincount(node, both[0], 1 << depth) / (np.bincount(node, w, 1 << depth) + shrink)
+    return _Tree(tuple(features), tuple(thresholds), leaves), node
 
 
 # Encodes traces as vectors: the features of each open draw, and a bit for whether the draw was made.

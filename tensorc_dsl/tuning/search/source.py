@@ -47,7 +47,7 @@ SHRINK = 10.0
 
 ROWS = 2000
 """At most so many trials, as many of each task, those of this machine first: a long search must not outvote short ones, and a
-fit takes a third of a second."""
+fit takes a tenth of a second."""
 
 FIRST = 24
 """Trials that stand for a task's prior."""
@@ -71,11 +71,14 @@ FOCUS = 0.5
 TREES, SHARE = 100, 0.3
 """Trees of the forest, and the share of the columns that each of them sees."""
 
-FOLDS = 5
+ASKED = 64
+"""So many trials of a left-out task are predicted, spread over all, and its first ones."""
+
+FOLDS = 3
 """Forests that predict left-out tasks; each leaves out as many."""
 
-BLIND_TREES = TREES // 2
-"""The trees of those forests: the later half changes what they say of other tasks by little, and a search waits for them."""
+BLIND_TREES, BLIND_ROWS = TREES // 2, ROWS // 2
+"""The trees of those forests, and their trials: more change what they say of other tasks by little, and a search waits."""
 
 ITSELF = 12.0
 """How many times as much the task's own trials on another machine count: what is fast for it there mostly is so here."""
@@ -134,14 +137,14 @@ class Source:
         `itself` are that task on other machines."""
         if not tasks:
             return None
-        found = Source._grown(tasks, median, machine, itself, told=told)
-        unseen: list[tuple[Experience, Source]] = []
+        found = Source._grown(tasks, median, machine, itself, told=told, trees=TREES, left=ROWS)
+        unseen: list[_Unseen] = []
         for rest, out in _folds(tasks):
             among = np.median(np.array([t.median for t in out]), axis=0)
-            blind = Source._grown(rest, among, machine, told=told, trees=BLIND_TREES)
-            unseen += [(t, blind.at(t)) for t in out]
+            blind = Source._grown(rest, among, machine, told=told, trees=BLIND_TREES, left=BLIND_ROWS)
+            unseen += _Unseen.of(out, blind)
         share = _share(unseen)
-        return replace(found, share=share, missed=tuple(replace(s, share=share).missed_of(t) for t, s in unseen))
+        return replace(found, share=share, missed=tuple(t.missed(share) for t in unseen))
 
     @staticmethod
     def _grown(
@@ -151,9 +154,10 @@ class Source:
         itself: str = "",
         *,
         told: bool,
-        trees: int = TREES,
+        trees: int,
+        left: int,
     ) -> Source:
-        """The source whose forest is believed as it is."""
+        """The source whose forest, of so many trees for about so many trials, is believed as it is."""
         names, places = _places([machine, *(t.machine or machine for t in tasks)])
         spread = np.maximum(np.vstack([t.features for t in tasks]).std(axis=0), LEAST)
         apart = np.array([np.sqrt((((t.median - median) / spread) ** 2).mean()) for t in tasks])
@@ -165,7 +169,6 @@ class Source:
         rows: list[Array] = []
         values: list[Array] = []
         weights: list[Array] = []
-        left = ROWS
         for group in ([n for n in near if tasks[n].machine is None], [n for n in near if tasks[n].machine is not None]):
             most = max(FEW, left // max(1, len(group)) + 1)
             for n in group:
@@ -200,11 +203,6 @@ class Source:
         """What the model says, of which the forest has learnt what is missed; 0 without one."""
         return _told(features) if self.told else np.zeros(len(features))
 
-    def missed_of(self, task: Experience) -> float:
-        """How many times as long as its best the pick for the task takes, among its first trials."""
-        pick = int(np.argmax(self.predict(task.features[:FIRST])))
-        return math.exp(float(task.speeds.max() - task.speeds[pick]))
-
     def at(self, task: Experience) -> Source:
         """The same forest for a task that it did not see, on that task's machine."""
         if task.machine is None:
@@ -236,17 +234,40 @@ def _folds(tasks: Sequence[Experience]) -> Iterator[tuple[list[Experience], list
                 yield rest, enough
 
 
-def _share(unseen: Sequence[tuple[Experience, Source]]) -> float:
-    """The share of the forests with which these tasks are predicted best that they never saw; a half if there are none.
+@frozen
+class _Unseen:
+    """Trials of a task that a forest never saw, the first ones first: their log speeds beside the best of the task, what the
+    model says of them, and the forest."""
 
-    Errors are counted beside the median of each task, by their mean size.
-    """
-    errors: list[list[float]] = []
-    for task, source in unseen:
-        grown, told = source.grown(task.features), source.modelled(task.features)
-        apart = [task.speeds - told - share * grown for share in SLOPES]
-        errors.append([float(np.minimum(np.abs(a - np.median(a)), SLOW).mean()) for a in apart])
-    return SLOPES[int(np.argmin(np.mean(errors, axis=0)))] if errors else 0.5
+    speeds: Array
+    modelled: Array
+    grown: Array
+
+    @staticmethod
+    def of(tasks: Sequence[Experience], blind: Source) -> list[_Unseen]:
+        asked = [np.union1d(np.arange(FIRST), np.linspace(0, len(t.speeds) - 1, ASKED).astype(int)) for t in tasks]
+        features = [t.features[rows] for t, rows in zip(tasks, asked, strict=True)]
+        placed = [_placed(x, t.median, blind.at(t).place) for t, x in zip(tasks, features, strict=True)]
+        grown = np.split(blind.forest.at(np.vstack(placed)), np.cumsum([len(x) for x in features])[:-1])
+        return [
+            _Unseen(t.speeds[rows] - t.speeds.max(), blind.modelled(x), said)
+            for t, rows, x, said in zip(tasks, asked, features, grown, strict=True)
+        ]
+
+    def error(self, share: float) -> float:
+        """The mean size of what is missed with this share of the forest, beside the median."""
+        apart = self.speeds - self.modelled - share * self.grown
+        return float(np.minimum(np.abs(apart - np.median(apart)), SLOW).mean())
+
+    def missed(self, share: float) -> float:
+        """How many times as long as the best of the task the pick among its first trials takes."""
+        pick = int(np.argmax((self.modelled + share * self.grown)[:FIRST]))
+        return math.exp(-float(self.speeds[pick]))
+
+
+def _share(unseen: Sequence[_Unseen]) -> float:
+    """The share of the forests with which these tasks are predicted best that they never saw; a half if there are none."""
+    return min(SLOPES, key=lambda share: sum(t.error(share) for t in unseen)) if unseen else 0.5
 
 
 def _told(features: Array) -> Array:
