@@ -223,15 +223,15 @@ def _folds(tasks: Sequence[Experience]) -> Iterator[tuple[list[Experience], list
     called = [t.task or str(n) for n, t in enumerate(tasks)]
     names, machines = [*dict.fromkeys(called)], [*dict.fromkeys(t.machine for t in tasks)]
     abroad = None not in machines and len(machines) > 1
-    count = min(len(names), max(2, FOLDS // len(machines)) if abroad else FOLDS)
-    for machine in machines if abroad else (None,):
-        for out in (set(names[fold::count]) for fold in range(count)):
-            here = [not abroad or t.machine == machine for t in tasks]
-            rest = [t for t, n, mine in zip(tasks, called, here, strict=True) if n not in out and not (abroad and mine)]
-            left = [t for t, n, mine in zip(tasks, called, here, strict=True) if n in out and mine]
-            enough = [t for t in left if len(t.speeds) >= FIRST]
-            if rest and enough:
-                yield rest, enough
+    count = min(FOLDS, len(machines) if abroad else len(names))
+    for fold in range(count):
+        out = set(names[fold::count])
+        here = [not abroad or t.machine == machines[fold] for t in tasks]
+        rest = [t for t, n, mine in zip(tasks, called, here, strict=True) if n not in out and not (abroad and mine)]
+        left = [t for t, n, mine in zip(tasks, called, here, strict=True) if n in out and mine]
+        enough = [t for t in left if len(t.speeds) >= FIRST]
+        if rest and enough:
+            yield rest, enough
 
 
 @frozen
