@@ -430,9 +430,10 @@ class Warp:
         if rest[0] == "bulk":
             if "commit_group" in rest or "wait_group" in rest or "tensor" not in rest:
                 return
-            if "global" in rest[2:3]:  # a store
-                self.did.tma_bytes += self._tile(words[0])
-                self.did.sectors += self._tile(words[0]) / SECTOR
+            stores = "global" in rest[2:3]
+            size = self._tile(words[0] if stores else words[1])  # once, if it is loaded for several blocks
+            self.did.tma_bytes += size if stores else 0
+            self.did.sectors += size / SECTOR
             return
         if rest[0] == "commit_group":
             self._groups.append(self._copies)
@@ -465,7 +466,6 @@ class Warp:
         if what == "arrive" and "expect_tx" in s.opcode:
             size = int(self._value(words[-1])[lane])
             self.did.tma_bytes += size
-            self.did.sectors += size / SECTOR
             self._coming.setdefault(address, []).append(max(self._end, self._floor) + self.latencies.memory)
         elif what == "arrive":
             self._released[self._waited] = max(self._end, self._floor)

@@ -16,7 +16,7 @@ from tensorc_dsl.ir.program import Axis, Block, For, IterKind, LoopKind, Program
 # A statement at the top of a program is a kernel. It starts one grid of blocks of threads, so each axis has one size in it.
 
 
-_RANKS = {"block": 0, "warpgroup": 1, "warp": 2, "lane": 3, "thread": 1}
+_RANKS = {"block": 0, "cluster": 0, "warpgroup": 1, "warp": 2, "lane": 3, "thread": 1}
 """The nesting of levels: a level stands inside levels of a smaller rank."""
 
 _SAME_THREADS = tuple({"thread", level} for level in ("warpgroup", "warp", "lane"))
@@ -27,6 +27,9 @@ _WARP = 32
 
 _WARPGROUP = 4
 """The number of warps in a warpgroup."""
+
+_CLUSTER = 8
+"""The most blocks of a cluster on every GPU that has clusters. CUDA C++ Programming Guide, "Thread Block Clusters"."""
 
 
 @frozen
@@ -76,6 +79,9 @@ def _problems(around: tuple[For, ...], loop: For, axis: Axis, first: For) -> Ite
     if axis.counts_threads and size is None:
         reason = f"it has `{format_expr(loop.extent)}` iterations, and the size of a block must be known"
         yield problem(reason, f"split `{loop.var}` with a number for its inner factor, and bind that")
+    if axis is Axis.CLUSTER_X and (size is None or size > _CLUSTER):
+        reason = f"a cluster has up to {_CLUSTER} blocks, and `{loop.var}` has `{format_expr(loop.extent)}` iterations"
+        yield problem(reason, f'split `{loop.var}`, bind the outer part to "block.x" and the inner one to "{axis}"')
     if first.extent != loop.extent:
         sizes = f"`{format_expr(loop.extent)}` iterations and `{first.var}` has `{format_expr(first.extent)}`"
         yield problem(f"in one kernel it has one size, but `{loop.var}` has {sizes}", "split both alike", first)

@@ -46,13 +46,15 @@ AT_ONCE = (LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.BOUND)
 class Axis(StrEnum):
     """The hardware level over which the iterations of a bound loop are distributed, outermost level first.
 
-    A kernel runs on a grid of blocks. A block has threads: counted in up to three dimensions, or as warpgroups of warps of
-    lanes. `warp` counts the warps in a warpgroup where it stands inside one, otherwise in the block.
+    A kernel runs on a grid of blocks. Those of a cluster, which `block.x` counts then, run at once, and share what they load.
+    A block has threads: counted in up to three dimensions, or as warpgroups of warps of lanes. `warp` counts the warps in a
+    warpgroup where it stands inside one, otherwise in the block.
     """
 
     BLOCK_X = "block.x"
     BLOCK_Y = "block.y"
     BLOCK_Z = "block.z"
+    CLUSTER_X = "cluster.x"
     WARPGROUP = "warpgroup"
     WARP = "warp"
     LANE = "lane"
@@ -68,7 +70,7 @@ class Axis(StrEnum):
     @property
     def counts_threads(self) -> bool:
         """Whether the iterations are threads, or groups of them, of one block."""
-        return self.level != "block"
+        return self.level not in ("block", "cluster")
 
 
 Annotation = tuple[str, int | float | str | bool]

@@ -103,11 +103,13 @@ class TensorMap:
 @frozen
 class TmaTile:
     """A tile that TMA loads or `stores`, with the subscripts of its first element. Elements outside of the array are loaded
-    as zeros, and not stored."""
+    as zeros, and not stored. `blocks` has the numbers of the blocks of a cluster for which it is loaded, as bits, if they are
+    several."""
 
     map: TensorMap
     origin: tuple[Expr, ...]
     stores: bool = False
+    blocks: int = 0
 
 
 @frozen
@@ -314,7 +316,9 @@ def _lines(body: tuple[Flat, ...], pad: str) -> Iterator[str]:
 def _tma_tile(b: TmaTile) -> str:
     """A tile of an array as text, ` of 64 x 64 from A[i * 64, k]`."""
     way = "to" if b.stores else "from"
-    return f" of {' x '.join(map(str, b.map.sizes))} {way} {b.map.array}[{', '.join(map(format_expr, b.origin))}]"
+    whom = f" for {b.blocks.bit_count()} blocks" if b.blocks else ""
+    at = ", ".join(map(format_expr, b.origin))
+    return f" of {' x '.join(map(str, b.map.sizes))} {way} {b.map.array}[{at}]{whom}"
 
 
 def _tile(t: Tile) -> str:

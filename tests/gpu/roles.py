@@ -43,7 +43,7 @@ def product(rows: int, rounds: int, ahead: int) -> tuple[Program, DeviceProgram]
     """A product of `rows` rows by one warpgroup for each 64, whose factors TMA loads."""
     with TemporaryDirectory() as folder:
         t = hopper(Path(folder), f"half_transposed(M={rows}, N=64, K={64 * rounds})")
-        both = {"copied": "tma", "copied_1": "tma", "beside": True, "ahead": ahead}
+        both = {"copied": "tma", "copied_1": "tma", "beside": True, "cluster": -1, "ahead": ahead}
         (found,) = drawn(t, {"warpgroups": True, "inner": (1, rows // 64, 1, 64), **both})[:1]
         return found
 

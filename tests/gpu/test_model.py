@@ -280,7 +280,14 @@ def test_more_blocks_at_once_hide_more() -> None:
 def test_what_a_role_loads_counts_once(tmp_path: Path) -> None:
     """As many bytes come by TMA with roles as without, and only who uses them waits for them."""
     t = hopper(tmp_path, "half_matmul(M=256, N=256, K=512)")
-    alike = {"warpgroups": True, "copied": "tma", "copied_1": "tma", "in_parts": False, "streamed": False}
+    alike = {
+        "warpgroups": True,
+        "copied": "tma",
+        "copied_1": "tma",
+        "in_parts": False,
+        "streamed": False,
+        "cluster": -1,
+    }
     moved: list[float] = []
     for beside in (False, True):
         model = condition(t.model, {**alike, "beside": beside})

@@ -146,7 +146,7 @@ def product(by: str, beside: bool, rows: int = 2, columns: int = 3, height: int 
     """A product of some tiles with copies ahead, by TMA or by threads, with a role of their own or none."""
     boxes: dict[str, Decision] = {"beside": beside, **({"teams": 1} if beside else {})} if by == "tma" else {}
     late: dict[str, Decision] = {} if beside else {"late": True}
-    ways: dict[str, Decision] = {"copied": by, "copied_1": by, "ahead": 2, **boxes, **late}
+    ways: dict[str, Decision] = {"copied": by, "copied_1": by, "ahead": 2, "cluster": -1, **boxes, **late}
     tiles: dict[str, Decision] = {"inner": (rows, 1, 1, 64), "inner_1": (columns, 1, 1, 64)}
     with TemporaryDirectory() as folder:
         t = task(Path(folder), f"half_transposed(M={64 * rows}, N={64 * columns}, K=128)")

@@ -61,7 +61,7 @@ def epilogue(a: Array, b: Array, d: Array) -> Array:
 
 TMA: dict[str, Decision] = {"copied": "tma", "copied_1": "tma"}
 FILLED: dict[str, Decision] = {"filled": True, "filled_1": True}
-ROLES: dict[str, Decision] = {**TMA, "beside": True, "teams": 1, "ahead": 1}
+ROLES: dict[str, Decision] = {**TMA, "beside": True, "cluster": -1, "teams": 1, "ahead": 1}
 
 CASES: dict[str, tuple[str, dict[str, Decision], Callable[..., Array]]] = {
     "f32": ("half_matmul(M=64, N=128, K=72)", {}, product),

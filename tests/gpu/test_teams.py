@@ -47,7 +47,8 @@ from tests.gpu.test_role_faults import HELD, NEVER, PHASES, WAY, of_role
 from tests.gpu.test_stored_products import task as stored_task
 
 TEAMS: dict[str, Decision] = {
-    "warpgroups": True, "height": 1, "persistent": True, "copied": "tma", "copied_1": "tma", "beside": True, "teams": 2,
+    "warpgroups": True, "height": 1, "persistent": True, "copied": "tma", "copied_1": "tma", "beside": True, "cluster": -1,
+    "teams": 2,
 }  # fmt: skip
 
 

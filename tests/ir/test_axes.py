@@ -28,6 +28,9 @@ def text(*heads: str) -> str:
         (['bound("warp") for i in 4', 'bound("warpgroup") for j in 2'], 'it is inside `i`, which is bound to "warp"'),
         (['bound("lane") for i in 4', 'bound("thread.y") for j in 2'], '"lane" counts the same threads'),
         (["for i in 4", 'bound("block.y") for j in 2'], "it is inside `i`, and a grid starts once"),
+        (["for i in 4", 'bound("cluster.x") for j in 2'], "it is inside `i`, and a grid starts once"),
+        (['bound("cluster.x") for i in 9'], "a cluster has up to 8 blocks, and `i` has `9` iterations"),
+        (['bound("lane") for i in 4', 'bound("cluster.x") for j in 2'], 'it is inside `i`, which is bound to "lane"'),
     ],
 )
 def test_not_a_kernel(heads: list[str], reason: str) -> None:
@@ -45,6 +48,8 @@ def test_not_a_kernel(heads: list[str], reason: str) -> None:
         ['bound("block.x") for i in 4', 'bound("block.y") for j in 2', 'bound("warpgroup") for k in 3'],
         ['bound("warp") for i in 8', "for j in 3", 'bound("lane") for k in 32', "vectorized for l in 4"],
         ["for i in 1", 'bound("block.z") for j in 4'],
+        ['bound("block.x") for i in 4', 'bound("cluster.x") for j in 2', 'bound("thread.x") for k in 96'],
+        ['bound("cluster.x") for i in 8', 'bound("block.x") for j in 2'],
     ],
 )
 def test_a_kernel(heads: list[str]) -> None:

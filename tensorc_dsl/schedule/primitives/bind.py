@@ -17,7 +17,7 @@ def NOT_THERE(*focus: str, loop: str, axis: str, reason: str, repair: str) -> No
 
 @primitive(NO_LOOP, NOT_SERIAL, NO_AXIS, CLASH, RACE, NOT_BLOCKS, NOT_THERE)
 def bind(program: Program, loop: LoopRef, axis: str) -> Rewrite[LoopRef]:
-    """Each iteration of the loop runs on its own index of the axis: "block.x", "warp", "lane", "thread.x", …
+    """Each iteration of the loop runs on its own index of the axis: "block.x", "cluster.x", "warp", "lane", "thread.x", …
 
     for i in e: s  ->  bound("axis") for i in e: s
 

@@ -12,7 +12,6 @@ from typing import Literal, Protocol, assert_never
 
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
-    BLOCK_AXES,
     FIRST,
     STEP,
     THREAD,
@@ -358,7 +357,7 @@ class DeviceStatements(Statements, ABC):
     def __init__(self, f: Function, scope: SymbolTable, k: DeviceKernel) -> None:
         super().__init__(f, scope, PLAN, k.name, workspace="null", worker=None)
         self._scopes = dict.fromkeys(k.params, "device") | {b.name: "block" for b in k.shared}
-        self._grid = k.grid
+        self._blocks = k.extents
         self._starts_copies = False
         self._phases = f.alloca(f"i{WORD}", 1)
         self._mbarrier = ""
@@ -367,6 +366,11 @@ class DeviceStatements(Statements, ABC):
 
     @abstractmethod
     def barrier(self) -> None: ...
+
+    @abstractmethod
+    def meet_cluster(self) -> None:
+        """Write a barrier of all threads of the blocks of a cluster."""
+        ...
 
     @abstractmethod
     def start_copy(self, target: str, source: Callable[[], str], size: int, cond: str | None) -> None:
@@ -444,8 +448,9 @@ class DeviceStatements(Statements, ABC):
         ...
 
     @abstractmethod
-    def release(self, at: str) -> None:
-        """Write that a warp arrives at an mbarrier when all its lanes have read."""
+    def release(self, at: str, blocks: int) -> None:
+        """Write that a warp arrives at an mbarrier when all its lanes have read: at that of its block, or of each of so many
+        blocks of a cluster."""
         ...
 
     @abstractmethod
@@ -491,14 +496,14 @@ class DeviceStatements(Statements, ABC):
                 case WaitTmaStores():
                     self.under(FIRST, self.wait_tma_stores)
                     self.rejoin()
-                case ArriveMbarrier(at=at):
-                    self.release(str(e.index(at)))
+                case ArriveMbarrier(at=at, blocks=blocks):
+                    self.release(str(e.index(at)), blocks)
                 case Role():
                     self.under(is_of_role(s), lambda s=s: self._within(s))
                 case WaitMbarrier(at=at):
                     self._waited_for(str(e.index(at)))
-                case Barrier():
-                    self.barrier()
+                case Barrier(cluster=cluster):
+                    self.meet_cluster() if cluster else self.barrier()
                 case Ticket():
                     self._numbered(s)
                 case LookBack():
@@ -539,7 +544,8 @@ class DeviceStatements(Statements, ABC):
         self.under(FIRST, lambda: f.line(f"store i64 {self.next_number(s.chain)}, ptr {e.target(s.place, ZERO, None)}"))
         self.barrier()
         rest = f.op(f"load i64, ptr {e.pointer(s.place, ZERO, None)}")
-        for axis, size in zip(BLOCK_AXES, map(e.index, self._grid), strict=True):
+        for axis, extent in self._blocks.items():
+            size = e.index(extent)
             e.scope.vars[axis] = f.op(f"urem i64 {rest}, {size}")
             rest = f.op(f"udiv i64 {rest}, {size}")
 

@@ -26,6 +26,7 @@ from tensorc_dsl.backend.cuda.lower.collectives import (
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
     BLOCK_AXES,
+    CLUSTER,
     THREAD,
     DeviceKernel,
     DeviceProgram,
@@ -136,8 +137,12 @@ def write_tma_load(f: Function, e: Expressions, s: Collective, tensor: str, mbar
     """Write the start of a TMA load, by the tensor map at a pointer. The opcode has the dimensions of the array."""
     assert s.tile is not None  # it is one of a tile
     opcode, coordinates, kinds, given = _tensor(f, e, s, s.tile, tensor)
-    text = f"{opcode} [$0], [$1, {coordinates}], [${len(given)}];"
-    _call(f, text, (), [*kinds, "r", "~{memory}"], [*given, f"i32 {mbarrier}"], True)
+    text = f"{opcode}{MULTICAST if s.tile.blocks else ''} [$0], [$1, {coordinates}], [${len(given)}]"
+    kinds, given = [*kinds, "r"], [*given, f"i32 {mbarrier}"]
+    if s.tile.blocks:  # in each of them the tile and the mbarrier are at the same places
+        text, kinds = f"{text}, ${len(given)}", [*kinds, "h"]
+        given = [*given, f"i16 {s.tile.blocks}"]
+    _call(f, f"{text};", (), [*kinds, "~{memory}"], given, True)
 
 
 def write_tma_store(f: Function, e: Expressions, s: Collective, tensor: str) -> None:
@@ -161,6 +166,9 @@ def _tensor(
     coordinates = ", ".join(f"${n}" for n in range(2, rank + 2))
     return opcode, f"{{{coordinates}}}", ["r", "l", *("r" for _ in range(rank))], given
 
+
+MULTICAST = ".multicast::cluster"
+"""What the opcode of a load ends with if the tile goes to several blocks of a cluster."""
 
 OPCODE_RANK = re.compile(r"\.[1-5]d\.")
 """The dimensions in an opcode of tensors."""
@@ -358,6 +366,7 @@ class _Lanes(DeviceStatements):
         super().__init__(f, scope, k)
         self._counts = {b.name: b.size for b in k.local}
         self._maps = k.maps
+        self._shares = k.shared_loads
         self._mbarriers, self._count = (0, 0) if k.mbarriers is None else (k.mbarriers.offset, k.mbarriers.count)
 
     def together(self, s: Collective) -> None:
@@ -366,7 +375,8 @@ class _Lanes(DeviceStatements):
     def arm(self, number: int, warps: int) -> None:
         self._at(f"mbarrier.init.shared::cta.b64 [$0], {max(warps, 1)};", str(number))
         if number == self._count - 1:
-            write_tied(self.f, "fence.proxy.async.shared::cta;", ())  # TMA loads access them, too
+            others = "fence.mbarrier_init.release.cluster; " if self._shares else ""
+            write_tied(self.f, f"{others}fence.proxy.async.shared::cta;", ())  # TMA loads access them, too
 
     def expect(self, at: str, size: int) -> None:
         self._at(f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {size};", at)
@@ -395,7 +405,7 @@ class _Lanes(DeviceStatements):
 
     def _at(self, text: str, at: str, *others: str) -> None:
         """Write a text of an mbarrier, which is neither left out nor moved."""
-        kinds = ",".join("r" for _ in range(1 + len(others)))
+        kinds = ",".join(("r", *("b" if x.startswith("i1 ") else "r" for x in others)))
         given = ", ".join((f"i32 {self._mbarrier_at(at)}", *others))
         self.f.line(f'call void asm sideeffect "{text}", "{kinds},~{{memory}}"({given}) convergent nounwind')
 
@@ -422,9 +432,22 @@ class _Lanes(DeviceStatements):
             name, number = "llvm.nvvm.barrier.cta.sync.aligned.count", barrier_of(self.role)
             self._call(name, f"i32 {number}", f"i32 {self.role.threads}", attributes=convergent)
 
-    def release(self, at: str) -> None:
+    def meet_cluster(self) -> None:
+        # Not `.aligned`: one thread of the warp that loads comes later than the others.
+        write_tied(self.f, "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;", ())
+
+    def release(self, at: str, blocks: int) -> None:
         self.rejoin()  # behind it, what all lanes have read is read
         lane = self.f.op(f"and i64 {self.expressions.scope.vars[THREAD]}, {LANES - 1}")
+        if blocks > 1:
+            # A lane for each block, without a branch: the address would be computed in it. No store passes between blocks
+            # here, so no fence of the cluster is needed.
+            arrive = "mapa.shared::cluster.u32 a, $0, $1; @$2 mbarrier.arrive.shared::cluster.b64 _, [a];"
+            first = self.f.op(f"icmp ult i64 {lane}, {blocks}")
+            block = self.f.op(f"select i1 {first}, i64 {lane}, i64 0")
+            self._at(f"{{ .reg .b32 a; {arrive} }}", at, f"i32 {self.f.op(f'trunc i64 {block} to i32')}", f"i1 {first}")
+            self.rejoin()
+            return
         first, after = self.f.label("first"), self.f.label("released")
         self.f.branch_if(self.f.op(f"icmp eq i64 {lane}, 0"), first, after)
         self.f.start_block(first)
@@ -512,12 +535,17 @@ def _write_kernel(module: Module, p: DeviceProgram, k: DeviceKernel) -> None:
     table.vars[THREAD] = _register(f, "tid.x", f"range(i32 0, {k.threads}) ")
     for axis, name in zip(BLOCK_AXES, ("ctaid.x", "ctaid.y", "ctaid.z"), strict=True):
         table.vars[axis] = _register(f, name, "range(i32 0, 2147483647) ")
+    if k.cluster > 1:
+        x = table.vars[BLOCK_AXES[0]]
+        table.vars[CLUSTER] = f.op(f"urem i64 {x}, {k.cluster}")
+        table.vars[BLOCK_AXES[0]] = f.op(f"udiv i64 {x}, {k.cluster}")
     _Lanes(f, table, k).write_device(k.body)
     params = [_MAP.format(n) for n in range(len(k.maps))]  # first, so that their alignment leaves no gaps
     params += [_param(k, n, name) for n, name in enumerate(k.params)] + [f"i64 %d{n}" for n in range(len(p.dims))]
-    f.define(
-        f'define ptx_kernel void @{k.name}({", ".join(params)}) nounwind "nvvm.maxntid"="{k.threads}" "nvvm.minctasm"="1"'
-    )
+    bounds = f'"nvvm.maxntid"="{k.threads}" "nvvm.minctasm"="1"'
+    if k.shared_loads:
+        bounds += f' "nvvm.cluster_dim"="{k.cluster}"'
+    f.define(f"define ptx_kernel void @{k.name}({', '.join(params)}) nounwind {bounds}")
 
 
 def _param(k: DeviceKernel, n: int, name: str) -> str:

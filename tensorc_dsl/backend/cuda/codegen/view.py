@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from tensorc_dsl.backend.cuda.codegen.device import barrier_of, is_of_role, wgmma_wait_text
-from tensorc_dsl.backend.cuda.codegen.ptx import CONSTRAINTS, OPCODE_RANK, assembly_text, fields, kind_of
+from tensorc_dsl.backend.cuda.codegen.ptx import CONSTRAINTS, MULTICAST, OPCODE_RANK, assembly_text, fields, kind_of
 from tensorc_dsl.backend.cuda.isa import Ref, lines_of
 from tensorc_dsl.backend.cuda.lower.collectives import (
     Access,
@@ -24,6 +24,7 @@ from tensorc_dsl.backend.cuda.lower.collectives import (
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
     BLOCK_AXES,
+    CLUSTER,
     THREAD,
     ArriveMbarrier,
     Barrier,
@@ -174,10 +175,10 @@ TYPES = {
     "u64": "unsigned long long",
 }  # fmt: skip
 
-AXES = {THREAD: ("thread_", "threadIdx.x")} | {
+AXES = {THREAD: ("thread_", "threadIdx.x"), CLUSTER: ("cluster_x_", "blockIdx.x % {}")} | {
     name: (f"block_{name[-1]}_", f"blockIdx.{name[-1]}") for name in BLOCK_AXES
 }
-"""The names of axes in the text, and CUDA's."""
+"""The names of axes in the text, and CUDA's: of the number of a block in its cluster, by how many it has."""
 
 
 def c_name(name: str) -> str:
@@ -352,6 +353,12 @@ _NAMED = {
         '"r"(m), "r"(bytes)',
     ),
     "mbarrier_arrive": _ptx("mbarrier_arrive", "unsigned m", "mbarrier.arrive.shared::cta.b64 _, [%0];", '"r"(m)'),
+    "mbarrier_arrive_at": _ptx(
+        "mbarrier_arrive_at",
+        "unsigned m, unsigned block",
+        "{ .reg .b32 a; mapa.shared::cluster.u32 a, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [a]; }",
+        '"r"(m), "r"(block)',
+    ),
     "mbarrier_wait": _ptx(
         "mbarrier_wait",
         "unsigned m, unsigned parity",
@@ -406,15 +413,16 @@ def beginning(k: DeviceKernel) -> Iterator[str]:
         yield "    unsigned phases_ = 0; /* of each mbarrier, which of its two phases a thread waits for next */"
 
 
-def initialised(s: InitMbarriers, pad: str) -> Iterator[str]:
-    """The mbarriers are set up, each for bytes or for the warps that come to it."""
+def initialised(s: InitMbarriers, cluster: bool, pad: str) -> Iterator[str]:
+    """The mbarriers are set up, each for bytes or for the warps that come to it, those of the blocks of a cluster, too."""
     over = sum(1 << n for n, warps in enumerate(s.awaited) if warps > 0)
     if over:
         yield f"{pad}phases_ = {over:#x};"
     yield f"{pad}if (thread_ == 0) {{"
     for n, warps in enumerate(s.awaited):
         yield f"{pad}    mbarrier_init(mbarriers_ + {8 * n}, {max(abs(warps), 1)});"
-    yield f'{pad}    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");'
+    others = "fence.mbarrier_init.release.cluster; " * cluster
+    yield f'{pad}    asm volatile("{others}fence.proxy.async.shared::cta;" ::: "memory");'
     yield f"{pad}}}"
 
 
@@ -425,10 +433,13 @@ def awaited(at: Expr, pad: str) -> Iterator[str]:
     yield f"{pad}phases_ ^= 1u << ({number});"
 
 
-def released(at: Expr, pad: str) -> Iterator[str]:
+def released(s: ArriveMbarrier, pad: str) -> Iterator[str]:
     """A warp comes to an mbarrier, when all its lanes have read."""
     yield f"{pad}__syncwarp();"
-    yield f"{pad}if (thread_ % {LANES} == 0) mbarrier_arrive({mbarrier(at)});"
+    if s.blocks == 1:
+        yield f"{pad}if (thread_ % {LANES} == 0) mbarrier_arrive({mbarrier(s.at)});"
+    else:
+        yield f"{pad}if (thread_ % {LANES} < {s.blocks}) mbarrier_arrive_at({mbarrier(s.at)}, thread_ % {LANES});"
     yield f"{pad}__syncwarp();"
 
 
@@ -439,8 +450,10 @@ def registers_of(s: Role, pad: str) -> Iterator[str]:
         yield f'{pad}asm volatile("setmaxnreg.{how}.sync.aligned.u32 {s.registers};");'
 
 
-def meets(role: Role | None) -> str:
-    """A barrier of the threads of a block, or of a role."""
+def meets(role: Role | None, cluster: bool) -> str:
+    """A barrier of the threads of a block, of a role or of a cluster."""
+    if cluster:
+        return 'asm volatile("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" ::: "memory");'
     if role is None:
         return "__syncthreads();"
     return f'asm volatile("barrier.cta.sync.aligned {barrier_of(role)}, {role.threads};" ::: "memory");'
@@ -471,7 +484,10 @@ def tile_copy(s: Collective, maps: tuple[TensorMap, ...], pad: str) -> Iterator[
     if tile.stores:
         text = f"{opcode} [%1, {corner}], [%0];"
     else:
-        text, given = f"{opcode} [%0], [%1, {corner}], [%{len(given)}];", [*given, '"r"(to_)']
+        text, given = f"[%0], [%1, {corner}], [%{len(given)}]", [*given, '"r"(to_)']
+        if tile.blocks:
+            opcode, text, given = opcode + MULTICAST, f"{text}, %{len(given)}", [*given, f'"h"((short){tile.blocks})']
+        text = f"{opcode} {text};"
     yield f'{pad}asm volatile("{text}" :: {", ".join(given)} : "memory"); /* {s.intrinsic.name} */'
 
 
@@ -535,7 +551,8 @@ def _kernel(p: DeviceProgram, k: DeviceKernel) -> Iterator[str]:
     params = [map_param(n, m) for n, m in enumerate(k.maps)]
     params += [f"{'' if n in k.written else 'const '}{a}" for n, a in zip(k.params, arrays, strict=True)]
     params += [f"long long {c_name(d.name)}" for d in p.dims]
-    yield f'extern "C" __global__ void __launch_bounds__({k.threads}, 1) {k.name}('
+    together = f"__cluster_dims__({k.cluster}, 1, 1) " * k.shared_loads
+    yield f'extern "C" __global__ void __launch_bounds__({k.threads}, 1) {together}{k.name}('
     yield from (f"    {x}{',' if n + 1 < len(params) else ''}" for n, x in enumerate(params))
     yield ") {"
     if k.shared or k.mbarriers is not None:
@@ -547,9 +564,10 @@ def _kernel(p: DeviceProgram, k: DeviceKernel) -> Iterator[str]:
     for b in k.local:
         yield f"    __align__({ALIGNMENT}) {TYPES[b.dtype.name]} {c_name(b.name)}[{b.size}];"
     body = list(_Statements(k).device(k.body, "    "))
-    for name, theirs in AXES.values():
+    for axis, (name, theirs) in AXES.items():
         if any(name in line for line in body):
-            yield f"    const long long {name} = {theirs};"
+            among = f" / {k.cluster}" if axis == BLOCK_AXES[0] and k.cluster > 1 else ""
+            yield f"    const long long {name} = {theirs.format(k.cluster)}{among};"
     yield from beginning(k)
     yield from body
     yield "}"
@@ -574,10 +592,10 @@ class _Statements:
                     yield f"{pad}/* cp.async.commit_group */"
                 case WaitGroup(groups=groups):
                     yield f"{pad}/* cp.async.wait_group {groups} */"
-                case Barrier():
-                    yield f"{pad}{meets(self.role)}"
+                case Barrier(cluster=cluster):
+                    yield f"{pad}{meets(self.role, cluster)}"
                 case InitMbarriers():
-                    yield from initialised(s, pad)
+                    yield from initialised(s, self.kernel.shared_loads, pad)
                 case TmaLoad(at=at, size=size, body=inner):
                     begin = [f"const unsigned to_ = {mbarrier(at)};", f"mbarrier_expect(to_, {size});"]
                     yield from self._one_thread([*begin, *self.flat(inner, "")], pad)
@@ -589,8 +607,8 @@ class _Statements:
                     yield from self._one_thread([wait], pad)
                 case WaitMbarrier(at=at):
                     yield from awaited(at, pad)
-                case ArriveMbarrier(at=at):
-                    yield from released(at, pad)
+                case ArriveMbarrier():
+                    yield from released(s, pad)
                 case Role():
                     yield from self._of_role(s, pad)
                 case ProxyFence():

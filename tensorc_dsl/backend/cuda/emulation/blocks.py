@@ -25,6 +25,7 @@ from tensorc_dsl.backend.cuda.emulation.watch import (
     LOGS,
     MARKS,
     PHASES,
+    PROGRESS,
     QUEUES,
     RELEASED,
     ROW_WORDS,
@@ -34,6 +35,7 @@ from tensorc_dsl.backend.cuda.emulation.watch import (
     STUCK,
     TALLY,
     TEAM,
+    TEAM_EPOCHS,
     UNSEEN,
     WARPS,
     WARPS_OF_BLOCK,
@@ -97,6 +99,7 @@ class Room:
             QUEUES: queues,
             BESIDE: beside,
             FRAMES: np.zeros(k.threads, np.int64),
+            TEAM_EPOCHS: np.zeros(WARPS_OF_BLOCK + 2, np.int64),
         }
         if call.tally is not None:
             words |= {LOGS: logs, TALLY: call.tally}
@@ -277,7 +280,7 @@ class _Resident(Protocol):
 
 @frozen
 class Kernel:
-    """The functions of `runner` for blocks side by side: `begin` makes a block of a number, `go` runs it on."""
+    """The functions of `runner` for blocks that wait for others: `begin` makes a block of a number, `go` runs it on."""
 
     begin: Callable[[Any, int], None]
     go: Callable[[Any, bool], int]
@@ -312,3 +315,42 @@ def side_by_side(
         if still > _STILL + _OLD * len(rooms):
             note_fault(rooms[min(running)].state, STUCK)
             return
+
+
+# Blocks of clusters, which run at the same time: those of one after those of another.
+
+
+def in_clusters(blocks: int, rooms: Sequence[Room], kernel: Kernel, order: str) -> None:
+    """Run all blocks, those of a cluster at one time, as many as there are rooms, until they have ended or one has a fault,
+    which is in its state. Each runs until it waits for others; which is first depends on the order of threads."""
+    rng = np.random.default_rng(0)
+    for room in rooms:
+        room.landing.join([x.landing for x in rooms])
+    for first in range(0, blocks, len(rooms)):
+        for n, room in enumerate(rooms):
+            room.landing.begin()
+            kernel.begin(room, first + n)
+        running, begun = list(range(len(rooms))), False
+        while running:
+            before, ended = [int(room.state[PROGRESS]) for room in rooms], list[int]()
+            for n in _in_order(running, order, rng):
+                if kernel.go(rooms[n], begun) == OVER:
+                    ended.append(n)
+                    rooms[n].landing.finish()
+                if any(room.state[COUNT] for room in rooms):
+                    return
+            running = [n for n in running if n not in ended]
+            if begun and not ended and before == [int(room.state[PROGRESS]) for room in rooms]:
+                note_fault(rooms[running[0]].state, STUCK)
+                return
+            begun = True
+
+
+def _in_order(numbers: Sequence[int], order: str, rng: np.random.Generator) -> list[int]:
+    match order:
+        case "forward":
+            return list(numbers)
+        case "reversed":
+            return list(reversed(numbers))
+        case _:
+            return list(map(int, rng.permutation(numbers)))

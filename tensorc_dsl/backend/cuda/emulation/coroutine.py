@@ -30,6 +30,7 @@ from tensorc_dsl.backend.cuda.emulation.watch import (
     PROGRESS,
     SPINNING,
     STUCK,
+    TEAM_EPOCHS,
     WARPS,
     now,
     watch_code,
@@ -37,6 +38,7 @@ from tensorc_dsl.backend.cuda.emulation.watch import (
 )
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
+    CLUSTER,
     THREAD,
     CommitGroup,
     DeviceKernel,
@@ -83,7 +85,12 @@ def runner(k: DeviceKernel, own: str) -> str:
     `i64 NAME.run(…, x, y, z, …)` does both for each block, one after the other: 1 if threads came to different barriers, else
     0. Else `NAME.free(…)` gives back what the blocks in some memory have taken.
     """
-    return _begin(k, own) + _go(k) + (_free(k) if chains_in(k.body) else _run(k, own))
+    return _begin(k, own) + _go(k) + (_free(k) if runs_beside_others(k) else _run(k, own))
+
+
+def runs_beside_others(k: DeviceKernel) -> bool:
+    """Whether blocks of a kernel wait for others."""
+    return k.shared_loads or bool(chains_in(k.body))
 
 
 def _begin(k: DeviceKernel, own: str) -> str:
@@ -94,19 +101,23 @@ define void @{k.name}.begin({_MEMORY}, i64 %x, i64 %y, i64 %b{more}) nounwind {{
 grid:
   %block.at = getelementptr i64, ptr %state, i64 {BLOCK}
   %epoch.at = getelementptr i64, ptr %state, i64 {EPOCH}
-  %b0 = urem i64 %b, %x
-  %bx = udiv i64 %b, %x
+  %rank = urem i64 %b, {k.cluster}
+  %whole = udiv i64 %b, {k.cluster}
+  %clusters = udiv i64 %x, {k.cluster}
+  %b0 = urem i64 %whole, %clusters
+  %bx = udiv i64 %whole, %clusters
   %b1 = urem i64 %bx, %y
   %b2 = udiv i64 %bx, %y
   store i64 %b, ptr %block.at
   store i64 0, ptr %epoch.at
   {now("%b", "0", "begin")}
   call void @llvm.memset.p0.i64(ptr %shared, i8 {POISON}, i64 {max(k.shared_bytes, 1)}, i1 false)
+  {_no_barriers_yet(k)}
   br label %make
 make:
   %t = phi i64 [ 0, %grid ], [ %t.next, %make ]
   {"call void @tensorc_forget(ptr %state, i64 %t)" if _queues(k) else ""}
-  %made = call ptr @{k.name}(ptr %state, ptr %rows, ptr %shared, i64 %b0, i64 %b1, i64 %b2, i64 %t{more})
+  %made = call ptr @{k.name}(ptr %state, ptr %rows, ptr %shared, i64 %b0, i64 %b1, i64 %b2, i64 %rank, i64 %t{more})
   %slot = getelementptr ptr, ptr %handles, i64 %t
   store ptr %made, ptr %slot
   %t.next = add i64 %t, 1
@@ -116,6 +127,13 @@ out:
   ret void
 }}
 """
+
+
+def _no_barriers_yet(k: DeviceKernel) -> str:
+    """Code that sets the last barrier of each team, and of all, to none."""
+    many = consumers_of(k) // team_of(k) if team_of(k) else 0
+    every = [f"%no.{g} = getelementptr i64, ptr %epochs, i64 {g}\n  store i64 0, ptr %no.{g}" for g in range(many + 2)]
+    return "\n  ".join((word("epochs", "state", TEAM_EPOCHS, "ptr"), *every)) if many else ""
 
 
 def _queues(k: DeviceKernel) -> bool:
@@ -128,7 +146,7 @@ def _queues(k: DeviceKernel) -> bool:
 def _go(k: DeviceKernel) -> str:
     threads = k.threads
     wait = f"""store i64 %epoch, ptr %epoch.at
-  {now("%b", "%epoch", "still")}
+  {now("%b", "%epoch", "paused")}
   ret i64 {WAITS}"""
     meets = _of_teams(k) if team_of(k) else _of_one(k)
     fault = f"""call void @tensorc_fault(ptr %state, i64 {STUCK}, i64 0, i64 0, i64 0, i64 %held, i64 0)
@@ -145,7 +163,7 @@ entry:
   %least = select i1 %again, i64 {SPINNING}, i64 {ENDED + 1}
   br label %round
 round:
-  %low = phi i64 [ %least, %entry ], [ {ENDED + 1}, %together ], [ {COLLECTIVE}, %settled ], [ {SPINNING}, %spin ]
+  %low = phi i64 [ %least, %entry ], [ %low.next, %together ], [ {COLLECTIVE}, %settled ], [ {SPINNING}, %spin ]
   %seen = phi i64 [ -1, %entry ], [ -1, %together ], [ -1, %settled ], [ %come, %spin ]
   br label %step
 step:
@@ -194,7 +212,7 @@ spin:
   br label %round
 stuck:
   %held = phi i64 {meets.held}
-  {wait if chains_in(k.body) else fault}
+  {wait if runs_beside_others(k) else fault}
 lanes:
   %q = phi i64 [ 0, %asked ], [ 0, %spinning ], [ %q.next, %alike ]
   %some = phi i1 [ false, %asked ], [ false, %spinning ], [ %some.next, %alike ]
@@ -229,7 +247,7 @@ settled:
   call void @tensorc_fault(ptr %state, i64 {APART}, i64 0, i64 0, i64 0, i64 %who, i64 %mate)
   br label %destroy
 destroy:
-  %status = phi i64 [ {OVER}, %{meets.over} ], [ {WRONG}, %differ ]{"" if chains_in(k.body) else f", [ {WRONG}, %stuck ]"}
+  %status = phi i64 [ {OVER}, %{meets.over} ], [ {WRONG}, %differ ]{"" if runs_beside_others(k) else f", [ {WRONG}, %stuck ]"}
   br label %end
 end:
   %w = phi i64 [ 0, %destroy ], [ %w.next, %end ]
@@ -282,7 +300,9 @@ each:
 apart:
   %spins = icmp eq i64 %mark, {SPINNING}
   %over = icmp eq i64 %mark, {ENDED}
-  %idle = or i1 %spins, %over
+  %idle0 = or i1 %spins, %over
+  {_behind_role(k)}
+  %idle = or i1 %idle0, %behind
   %other = icmp sge i64 %v, {users}
   %theirs = and i1 %idle, %other
   %may = and i1 %theirs, %of.role
@@ -294,10 +314,16 @@ same:
   %v.more = icmp slt i64 %v.next, {k.threads}
   br i1 %v.more, label %each, label %together
 together:
+  %low.next = select i1 %of.role, i64 {OF_ROLE}, i64 {ENDED + 1}
   %ended = icmp eq i64 %mark0, {ENDED}
   br i1 %ended, label %destroy, label %round
 """
     return _Meeting("", "", meeting, "[ 0, %check ], [ %v, %wrong ]", "0", "together")
+
+
+def _behind_role(k: DeviceKernel) -> str:
+    """Code that says whether a thread has left its role, and waits where all threads of a cluster meet."""
+    return f"%behind = {f'icmp ult i64 %mark, {OF_ROLE}' if k.shared_loads else 'and i1 false, false'}"
 
 
 def _of_teams(k: DeviceKernel) -> _Meeting:
@@ -307,8 +333,8 @@ def _of_teams(k: DeviceKernel) -> _Meeting:
     users, team = consumers_of(k), team_of(k)
     many = users // team
     at = [f"%of.{g} = getelementptr i64, ptr %epochs, i64 {g}" for g in range(many + 1)]
-    begin = [f"%epochs = alloca i64, i64 {many + 1}", "%last.at = alloca i64", "%begun = load i64, ptr %epoch.at"]
-    begin += ["store i64 %begun, ptr %last.at", *at, *(f"store i64 %begun, ptr %of.{g}" for g in range(many + 1))]
+    last = f"%last.at = getelementptr i64, ptr %epochs, i64 {many + 1}"
+    begin = [word("epochs", "state", TEAM_EPOCHS, "ptr"), *at, last]
     own = f"""%n.nth = udiv i64 %n, {team}
   %n.over = icmp ugt i64 %n.nth, {many}
   %n.team = select i1 %n.over, i64 {many}, i64 %n.nth
@@ -358,7 +384,9 @@ each:
   %any.next = or i1 %any, %meets
   %spins = icmp eq i64 %mark, {SPINNING}
   %gone = icmp eq i64 %mark, {ENDED}
-  %idle = or i1 %spins, %gone
+  %idle0 = or i1 %spins, %gone
+  {_behind_role(k)}
+  %idle = or i1 %idle0, %behind
   %may = or i1 %idle, %meets
   %new = icmp slt i64 %still, 0
   %holds = and i1 %spins, %new
@@ -392,6 +420,7 @@ some.meet:
 go.on:{met}
   br label %together
 together:
+  %low.next = phi i64 [ {ENDED + 1}, %anew ], [ {OF_ROLE}, %go.on ]
   br label %round
 """
     held = "[ %waiter, %wrong ], [ %blocked, %all ], [ %blocked, %some.meet ]"
@@ -554,7 +583,7 @@ def _write_kernel(instructions: Instructions, p: DeviceProgram, k: DeviceKernel,
     f = Function(instructions.module)
     table = kernel_buffers(f, p, k, "%shared")
     table.vars[THREAD] = "%thread"
-    table.vars.update({axis: f"%b{n}" for n, axis in enumerate(BLOCK_AXES)})
+    table.vars.update({axis: f"%b{n}" for n, axis in enumerate(BLOCK_AXES)} | {CLUSTER: "%rank"})
     lanes = Lanes(instructions, warp_bytes(k))
     threads = Threads(f, table, k, sites, lanes, ahead=ahead)
     f.prologue(
@@ -588,6 +617,6 @@ def _write_kernel(instructions: Instructions, p: DeviceProgram, k: DeviceKernel,
     kinds = ["ptr"] * len(k.params) + ["i64"] * len(p.dims)
     names_ = [f"%p{n}" for n in range(len(k.params))] + [f"%d{n}" for n in range(len(p.dims))]
     own = [f"{kind} {name}" for kind, name in zip(kinds, names_, strict=True)]
-    first = ["ptr %state", "ptr %rows", "ptr %shared", "i64 %b0", "i64 %b1", "i64 %b2", "i64 %thread"]
+    first = ["ptr %state", "ptr %rows", "ptr %shared", "i64 %b0", "i64 %b1", "i64 %b2", "i64 %rank", "i64 %thread"]
     f.define(f"define ptr @{k.name}({', '.join((*first, *own))}) presplitcoroutine nounwind", result="ptr %handle")
     return runner(k, ", ".join(own))

@@ -12,8 +12,16 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from tensorc_dsl.backend.cuda.emulation.access_costs import TALLY_WORDS
-from tensorc_dsl.backend.cuda.emulation.blocks import RESIDENTS, Call, Kernel, Memory, Room, side_by_side
-from tensorc_dsl.backend.cuda.emulation.coroutine import emulation_module
+from tensorc_dsl.backend.cuda.emulation.blocks import (
+    RESIDENTS,
+    Call,
+    Kernel,
+    Memory,
+    Room,
+    in_clusters,
+    side_by_side,
+)
+from tensorc_dsl.backend.cuda.emulation.coroutine import emulation_module, runs_beside_others
 from tensorc_dsl.backend.cuda.emulation.statements import Site
 from tensorc_dsl.backend.cuda.emulation.watch import (
     APART,
@@ -25,6 +33,7 @@ from tensorc_dsl.backend.cuda.emulation.watch import (
     EARLY,
     ELEMENT,
     EPOCH,
+    GONE,
     HELD,
     KIND,
     LATE,
@@ -211,9 +220,9 @@ class Emulation:
         call = Call(k, arrays, sizes, stamps, tally, order)
         grid = [evaluate_size(n, sizes) for n in k.grid]
         numbers = [sizes[d.name] for d in self.program.dims]
-        run = _side_by_side if chains_in(k.body) else _one_by_one
+        run = _side_by_side if runs_beside_others(k) else _one_by_one
         rooms = run(call, called, grid, numbers)
-        for room in rooms:
+        for room in [room for room in rooms if room.state[COUNT]] or rooms:
             room.landing.end()
             if room.state[COUNT]:
                 return self._said(k, room.state)
@@ -290,7 +299,8 @@ def _side_by_side(call: Call, called: Mapping[str, int], grid: list[int], number
     """Run the blocks of a kernel side by side, since some wait for others. Returns the rooms that they had."""
     k, blocks = call.kernel, prod(grid)
     rng = np.random.default_rng(list(RESIDENTS).index(call.order))
-    rooms = [Room(call) for _ in range(min(RESIDENTS[call.order], max(blocks, 1)))]
+    count = k.cluster if k.shared_loads else min(RESIDENTS[call.order], max(blocks, 1))
+    rooms = [Room(call) for _ in range(count)]
     memory = Memory([(k.params.index(name), call.arrays[name]) for name in sorted(chains_in(k.body))], rng)
     for room in rooms:
         room.state[PASSING] = memory.calls.table.ctypes.data
@@ -301,7 +311,10 @@ def _side_by_side(call: Call, called: Mapping[str, int], grid: list[int], number
         lambda room, b: begin(*room.given, *grid[:2], b, *call.addresses, *numbers),
         lambda room, again: go(*room.given, again),
     )
-    side_by_side(blocks, rooms, run, memory, rng)
+    if k.shared_loads:
+        in_clusters(blocks, rooms, run, call.order)
+    else:
+        side_by_side(blocks, rooms, run, memory, rng)
     for room in rooms:
         free(*room.given)
     return rooms
@@ -325,6 +338,7 @@ _OF_MBARRIERS = {
     UNMET: "and others meet without a barrier between them at an mbarrier",
     STILL: "ends while TMA loads are in flight",
     UNREAD: "ends while TMA stores still read shared memory",
+    GONE: "and another one of its cluster access each other's shared memory, and may have ended",
 }
 
 
@@ -355,7 +369,7 @@ def emulation(p: DeviceProgram) -> Emulation:
     try:
         jit = machine.jit()
         library = llvm.JITLibraryBuilder().add_object_img(machine.object_code(text)).add_current_process()
-        called = [("begin", "go", "free") if chains_in(k.body) else ("run",) for k in p.kernels]
+        called = [("begin", "go", "free") if runs_beside_others(k) else ("run",) for k in p.kernels]
         names = [{does: f"{k.name}.{does}" for does in some} for k, some in zip(p.kernels, called, strict=True)]
         for name in (x for some in names for x in some.values()):
             library.export_symbol(name)

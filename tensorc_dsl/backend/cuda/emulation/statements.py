@@ -432,6 +432,10 @@ class Threads(DeviceStatements):
         self._waits += 1
         self.suspend(self._waits + (0 if self.role is None else OF_ROLE))
 
+    def meet_cluster(self) -> None:
+        self.barrier()  # of the block, whose threads then wait for the other blocks
+        self._until(lambda: self.f.op(f"call i64 {self._called(8)}(i64 %thread)"))
+
     def exchange(self, word: str, s: Shuffle) -> str:
         f, memory = self.f, self._lanes.memory(self.f)
         f.line(f"store i32 {word}, ptr {f.op(f'getelementptr i32, ptr {memory}, i64 %lane')}")
@@ -520,14 +524,14 @@ class Threads(DeviceStatements):
     def expect(self, at: str, size: int) -> None:
         self._landing(1, at, str(size), "%thread")
 
-    def release(self, at: str) -> None:
+    def release(self, at: str, blocks: int) -> None:
         f = self.f
         self._rendezvous()
         first, after = f.label("first"), f.label("released")
         f.branch_if(f.op("icmp eq i64 %lane, 0"), first, after)
         f.start_block(first)
         with f.region():
-            self._landing(4, at, "%thread")
+            self._landing(4, at, "%thread", str(blocks))
         f.branch(after)
         f.start_block(after)
 
@@ -535,7 +539,8 @@ class Threads(DeviceStatements):
         pass  # an emulated thread has no registers
 
     def tma_load(self, s: Collective, at: str) -> None:
-        self._landing(2, *self._tile(s, at))
+        assert s.tile is not None  # only tiles come here
+        self._landing(2, *self._tile(s, at), str(s.tile.blocks))
 
     def tma_store(self, s: Collective) -> None:
         self._landing(5, *self._tile(s, "%thread"))
@@ -566,13 +571,17 @@ class Threads(DeviceStatements):
         pass  # lanes that wait for each other say so themselves
 
     def await_phase(self, at: str, parity: str) -> None:
+        wide = self.f.op(f"zext i32 {parity} to i64")
+        what = f"ptr %state, i64 {at}, i64 {wide}, i64 {self._users}, i64 %thread"
+        self._until(lambda: self.f.op(f"call i64 @tensorc_passed({what})"))
+
+    def _until(self, passed: Callable[[], str]) -> None:
+        """Write that a thread waits until what is written gives 1."""
         f = self.f
         again, wait, done = f.label("again"), f.label("wait"), f.label("done")
-        wide = f.op(f"zext i32 {parity} to i64")
         f.branch(again)
         f.start_block(again)
-        passed = f.op(f"call i64 @tensorc_passed(ptr %state, i64 {at}, i64 {wide}, i64 {self._users}, i64 %thread)")
-        f.branch_if(f.op(f"icmp ne i64 {passed}, 0"), done, wait)
+        f.branch_if(f.op(f"icmp ne i64 {passed()}, 0"), done, wait)
         f.start_block(wait)
         with f.region():
             self.suspend(SPINNING)
@@ -581,10 +590,13 @@ class Threads(DeviceStatements):
 
     def _landing(self, number: int, *args: str) -> None:
         """Write a call of a function of `Landing`, by its number."""
+        self.f.line(f"call void {self._called(number)}({', '.join(f'i64 {a}' for a in args)})")
+
+    def _called(self, number: int) -> str:
+        """Write that the address of such a function is loaded."""
         f = self.f
         table = f.op(f"load ptr, ptr {f.op(f'getelementptr i64, ptr %state, i64 {LANDING}')}")
-        called = f.op(f"load ptr, ptr {f.op(f'getelementptr i64, ptr {table}, i64 {number}')}")
-        f.line(f"call void {called}({', '.join(f'i64 {a}' for a in args)})")
+        return f.op(f"load ptr, ptr {f.op(f'getelementptr i64, ptr {table}, i64 {number}')}")
 
     def publish(self) -> None:
         self._state("publish")

@@ -21,6 +21,7 @@ from tensorc_dsl.backend.cuda.emulation.watch import (
     BLOCK,
     EPOCH,
     FLAG,
+    GONE,
     HELD,
     LANDING,
     LATE,
@@ -416,15 +417,15 @@ class _Copy:
 
 class _Mbarrier:
     """An mbarrier: the arrivals of a phase, of warps or of the thread that expects bytes, how many of these are missing,
-    and how many bytes are missing. `known` is how often the warps that arrived had released something, `last` the same of
-    the phase before. `words` are those that `phases` reads."""
+    and how many bytes are missing. `known` is how often the warps that arrived had released something, by the numbers of
+    their blocks in the cluster and their own, `last` the same of the phase before. `words` are those that `phases` reads."""
 
     def __init__(self, words: Array, of: int, met: int, expected: int = 1) -> None:
         self.expected = self.pending = expected
         self.bytes = 0
         self.copies: list[_Copy] = []
-        self.known: dict[int, int] = {}
-        self.last: dict[int, int] = {}
+        self.known: dict[tuple[int, int], int] = {}
+        self.last: dict[tuple[int, int], int] = {}
         self.words = words
         words[:] = -1
         words[OF], words[OVER], words[MET], words[TOLD], words[COPIES] = of + 1, 0, met, 0, 0
@@ -476,7 +477,10 @@ class Landing:
         known: Array,
     ) -> None:
         self._released = released
-        self._known = np.zeros_like(released.counts)
+        self._known = np.zeros((1, *released.counts.shape), released.counts.dtype)
+        self._cluster: Sequence[Landing] = (self,)
+        self._rank = 0
+        self._restarted()
         self._maps = maps
         self._state = state
         self._units = shared[: len(shared) // UNIT * UNIT].reshape(-1, UNIT)
@@ -492,16 +496,77 @@ class Landing:
         kinds: tuple[Function, ...] = (
             (self._arm, None, 2),
             (self._expect, None, 3),
-            (self._box, None, 11),
+            (self._box, None, 12),
             (self._passed, ctypes.c_int64, 3),
-            (self._release, None, 2),
+            (self._release, None, 3),
             (self._put_out, None, 11),
             *self._storing.functions,
+            (self._meet, ctypes.c_int64, 1),
         )
         self._calls = Callbacks(kinds)
         self.table = self._calls.table
         """The addresses of the functions: to set up mbarriers, to expect bytes, to start a TMA load, to ask whether a
-        phase is over, to say that a warp has read; to start a TMA store, to commit those of a thread, to wait for them."""
+        phase is over, to say that a warp has read; to start a TMA store, to commit those of a thread, to wait for them; to
+        meet the other blocks of the cluster."""
+
+    def join(self, cluster: Sequence[Landing]) -> None:
+        """The block that runs here is one of a cluster, which has the blocks that run in these places."""
+        self._cluster, self._rank = cluster, list(cluster).index(self)
+        self._known = np.zeros((len(cluster), *self._released.counts.shape), self._released.counts.dtype)
+
+    def begin(self) -> None:
+        """A block of a cluster begins."""
+        self._armed = -1
+        self._restarted()
+
+    def _restarted(self) -> None:
+        self._met = 0
+        """How often the block has come to a barrier of its cluster."""
+        self._met_at = -1
+        self._armed_at = 0
+        self._reached = -1
+        """How often the blocks that have accessed this one had come to such a barrier, at most."""
+        self._ended = False
+
+    def finish(self) -> None:
+        """A block of a cluster ends, which no other one accesses any more."""
+        self.end()
+        self._ended = True
+        if self._reached >= self._met:
+            self._fault(GONE, 0, 0, 0, 0)
+
+    def _meet(self, thread: int) -> int:
+        """Whether all blocks of a cluster have come to the barrier of it at which a thread is."""
+        if self._met_at != self._state[EPOCH]:
+            self._met_at = int(self._state[EPOCH])
+            self._met += 1
+            self._state[PROGRESS] += 1
+        if not all(x._ended or x._met >= self._met for x in self._cluster):
+            return 0
+        self._state[PROGRESS] += 1
+        return 1
+
+    def _places_of(self, blocks: int) -> list[Landing]:
+        """Where the blocks of a cluster are whose numbers are bits; this one if there are none. Those that are not known to
+        have set up their mbarriers, or to go on until they were accessed, are reported."""
+        out: list[Landing] = []
+        for rank, x in enumerate(self._cluster):
+            if not blocks and x is self:
+                out.append(x)
+            if not blocks >> rank & 1:
+                continue
+            if x is not self:
+                if x._ended:
+                    self._fault(GONE, 0, 0, 0, 0)
+                    continue
+                if x._armed != x._state[BLOCK] or self._met <= x._armed_at:
+                    self._fault(UNARMED, 0, 0, 0, 0)
+                    continue
+                x._reached = max(x._reached, self._met)
+            out.append(x)
+        if blocks >> len(self._cluster):
+            self._fault(GONE, 0, 0, 0, 0)
+        return out
 
     def end(self) -> None:
         """Tell of tiles that are still under way as a block ends. Raises what went wrong in the emulation itself."""
@@ -515,7 +580,7 @@ class Landing:
     def _arm(self, number: int, warps: int) -> None:
         if number == 0:
             self.end()
-            self._armed = int(self._state[BLOCK])
+            self._armed, self._armed_at = int(self._state[BLOCK]), self._met
             for each in (self._known, self._released.counts, *self._released.times.values()):
                 each.fill(0)
         each = max(warps, 1)
@@ -541,7 +606,7 @@ class Landing:
         if not self._is_user(thread):
             warps = self._released.users // LANES
             # A warp that has not waited for the last phase would wait for the next but one, which has the same parity.
-            waited, known = a.words[WAITED:][:warps], self._known[:warps]
+            waited, known = a.words[WAITED:][:warps], self._known[self._rank, :warps]
             there = ((waited >= 0) & (waited < known)).reshape(
                 -1, (self._released.team or self._released.users) // LANES
             )
@@ -570,7 +635,7 @@ class Landing:
             a.words[WAITED + thread // LANES] = self._released.counts[thread // LANES]
         else:
             for warp, count in a.last.items():
-                self._known[warp] = max(self._known[warp], count)
+                self._known[warp] = max(self._known[warp], count)  # of a block of the cluster
         self._state[PROGRESS] += 1
         return 1
 
@@ -578,14 +643,17 @@ class Landing:
         """Whether a thread uses what is loaded, as all do where there are no roles."""
         return not self._released.users or thread < self._released.users
 
-    def _release(self, number: int, thread: int) -> None:
-        """A warp has read what it has waited for: who waits for this phase knows of all that it has released until here."""
-        a, warp, counts = self._at(number), thread // LANES, self._released.counts
+    def _release(self, number: int, thread: int, blocks: int) -> None:
+        """A warp has read what it has waited for: who waits for this phase, in its block or in so many of a cluster, knows
+        of all that it has released until here."""
+        warp, counts = thread // LANES, self._released.counts
         counts[warp] += 1
-        a.known[warp] = int(counts[warp])
-        a.pending -= 1
-        self._state[PROGRESS] += 1
-        a.settle()
+        for x in self._places_of((1 << blocks) - 1 if blocks > 1 else 0):
+            a = x._at(number)
+            a.known[self._rank, warp] = int(counts[warp])
+            a.pending -= 1
+            x._state[PROGRESS] += 1
+            a.settle()
 
     def _land(self, a: _Mbarrier) -> None:
         c = a.copies.pop(0)
@@ -595,18 +663,20 @@ class Landing:
         self._state[PROGRESS] += 1
         a.settle()
 
-    def _box(self, number: int, place: int, at: int, row: int, read: int, write: int, *corner: int) -> None:
-        m = self._maps[number]
+    def _box(self, number: int, place: int, at: int, row: int, read: int, write: int, *others: int) -> None:
+        m, (*corner, blocks) = self._maps[number], others
         values = self._read(m, corner, read)
         units, elements = self._places(m, place, row)
         if not self._is_there(place, row, write, elements):
             return
-        self._start(row, write, elements)
-        if self._tally is not None:
-            self._tally[write] += np.array([1, values.size // LINE, values.size // LINE])
-        a = self._at(at)
-        a.copies.append(_Copy(values, units, row, elements))
-        a.words[COPIES] = len(a.copies)
+        for x in self._places_of(blocks):
+            x._start(row, write, elements, self._known[x._rank])
+            if self._tally is not None:
+                self._tally[write] += np.array([1, values.size // LINE, values.size // LINE])
+            a = x._at(at)
+            a.copies.append(_Copy(values, units, row, elements))
+            a.words[COPIES] = len(a.copies)
+            x._state[PROGRESS] += x is not self
 
     def _put_out(self, number: int, place: int, thread: int, row: int, read: int, write: int, *corner: int) -> None:
         m = self._maps[number]
@@ -653,8 +723,9 @@ class Landing:
             self._tally[site] += np.array([1, moved, -(-int(inside.sum()) * size // SECTOR)])
         return np.ascontiguousarray(values).reshape(-1).view(np.uint8).reshape(-1, UNIT)
 
-    def _start(self, row: int, site: int, elements: Array) -> None:
-        """Look at the stamps of elements to which a tile is started, and mark them."""
+    def _start(self, row: int, site: int, elements: Array, known: Array) -> None:
+        """Look at the stamps of elements to which a tile is started, and mark them. `known` is how often each warp is known
+        to have released something."""
         block, epoch = int(self._state[BLOCK]), int(self._state[EPOCH])
         first, last = int(elements.min()), int(elements.max()) + 1
         which = slice(first, last) if last - first == elements.size else elements
@@ -677,7 +748,7 @@ class Landing:
                 return
         if row in self._released.times:
             times = self._released.times[row]
-            late = times[:, which] > self._known[: len(times), None].astype(np.int32)
+            late = times[:, which] > known[: len(times), None].astype(np.int32)
             if late.any():
                 self._fault(HELD, site, row, int(numbers[late.any(axis=0).argmax()]), 0)
                 return

@@ -38,7 +38,8 @@ from tensorc_dsl.ir.warp import GROUP
     PHASES,
     FRAMES,
     TEAM,
-) = range(25)
+    TEAM_EPOCHS,
+) = range(26)
 """The words of the state: how many faults there were; of the first its kind, statement, buffer, element, thread, the stamp
 that it met, or the alignment that it lacks, and block; what runs: block and barrier; memory for accesses that are not
 made; the last barrier of each thread; the copies that each thread has under way; the accesses of each lane of a warp, if they
@@ -46,14 +47,14 @@ are counted, and the counts; the stamp of the block and barrier, without a threa
 their instructions; the instructions of warpgroups that each thread has under way; what tiles are copied by, how often
 something has come of that, and how often each warp has released what it has read; what words that blocks pass on are
 accessed by; the words of the mbarriers (`phases`); the memory of each thread's coroutine; the threads of each of several
-teams that take turns, or 0."""
+teams that take turns, or 0; the last barrier of each team, and of all."""
 
 STATE_WORDS = 32
 
 OUTSIDE, RACE, APART, UNDER_WAY, MISALIGNED, CHANGED, UNKNOWN, TOUCHED, EARLY, UNARMED, STUCK, STILL, UNMET = range(
     1, 14
 )
-HELD, LATE, ASTRAY, UNSEEN, REUSED, UNREAD = 14, 15, 16, 17, 18, 19
+HELD, LATE, ASTRAY, UNSEEN, REUSED, UNREAD, GONE = 14, 15, 16, 17, 18, 19, 20
 """Kinds of faults: an element out of bounds, two threads that race, threads at different barriers, an element to which a
 copy is under way, an address that is not aligned. Of instructions that run beside threads: an element that is stored before
 they are waited for, one whose store is not made known, sums that a thread is not done with, or has not waited for. Of
@@ -61,7 +62,8 @@ mbarriers: one that is not initialised, one whose bytes do not come, tiles that 
 set up or used again with no barrier between that and other threads that wait for it. Of roles: a tile that starts where it is
 not known that all warps have read, an mbarrier that is used again where it is not known that all have waited for it.
 Of words that blocks pass on: one that is none of the array, and one that no flag has made known. Of TMA stores: an element
-that is stored before they have read it, and a block that ends before."""
+that is stored before they have read it, and a block that ends before. Of clusters: a block that ends where another one may
+still access its shared memory."""
 
 PROXY = 1024
 """The number, as a thread, of the instructions of the first warpgroup; those of the others follow. No thread has it."""

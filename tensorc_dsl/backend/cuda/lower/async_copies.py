@@ -24,7 +24,6 @@ from math import prod
 from tensorc_dsl.backend.cuda.lower.bodies import whole_vectors
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
-    BLOCK_AXES,
     MOST_MBARRIERS,
     Barrier,
     Device,
@@ -296,7 +295,7 @@ def _require_stores_alone(k: DeviceKernel) -> None:
         raise LowerError(
             f"TMA stores tiles of `{both[0]}`, and the kernel {does} `{both[0]}` in other statements; store by threads"
         )
-    extents: dict[str, Expr] = dict(zip(BLOCK_AXES, k.grid, strict=True))
+    extents = k.extents
     for a, b in combinations_with_replacement(tiles, 2):
         if a.tile.map.array == b.tile.map.array and _meet(a, b, extents, a is b):
             raise LowerError(

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from math import prod
 
-from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, THREAD
+from tensorc_dsl.backend.cuda.lower.kernels import BLOCK_AXES, CLUSTER, THREAD, block_extents
 from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.expr import (
     ONE,
@@ -61,12 +61,22 @@ class Axes:
         """The blocks along x, y and z."""
         few = {self.loops[var].value: index(count) for var, count in self.turns.items()}
         x, y, z = (few.get(name, self.sizes.get(Axis(name), ONE)) for name in BLOCK_AXES)
-        return x, y, z
+        return mul(x, index(self.cluster)), y, z
+
+    @property
+    def cluster(self) -> int:
+        """The blocks of a cluster."""
+        return constant(self.sizes.get(Axis.CLUSTER_X, ONE)) or 1
+
+    @property
+    def extents(self) -> dict[str, Expr]:
+        """How many values each variable has that counts blocks."""
+        return block_extents(self.grid, self.cluster)
 
     @property
     def of_grid(self) -> tuple[str, ...]:
         """The variables that say which iterations of loops over blocks run."""
-        return (*BLOCK_AXES, *map(turn_of, self.turns))
+        return (CLUSTER, *BLOCK_AXES, *map(turn_of, self.turns))
 
     def value(self, var: str) -> Expr:
         """The value of a bound loop in a thread."""
@@ -154,8 +164,10 @@ def axes_of(kernel: Stmt, cores: int) -> Axes:
     loops: dict[str, Axis] = {}
     sizes: dict[Axis, Expr] = {}
     turns: dict[str, int] = {}
-    for _, s in walk((kernel,)):
-        if isinstance(s, For) and s.axis is not None:
+    every = [s for _, s in walk((kernel,)) if isinstance(s, For) and s.axis is not None]
+    cores //= max((constant(s.extent) or 1 for s in every if s.axis is Axis.CLUSTER_X), default=1)
+    for s in every:
+        if s.axis is not None:
             loops[s.var] = s.axis
             sizes[s.axis] = s.extent
             if (PERSISTENT, True) in s.annotations and 0 < cores < (constant(s.extent) or cores + 1):

@@ -12,7 +12,19 @@ from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.base.units import counted
 from tensorc_dsl.ir.annotations import Swizzle
 from tensorc_dsl.ir.dtypes import DType
-from tensorc_dsl.ir.expr import ZERO, Compare, Dim, Expr, Load, Var, constant, rewrite_expr, substitute
+from tensorc_dsl.ir.expr import (
+    ZERO,
+    Compare,
+    Dim,
+    Expr,
+    Load,
+    Var,
+    constant,
+    floordiv,
+    index,
+    rewrite_expr,
+    substitute,
+)
 from tensorc_dsl.ir.print import format_expr
 from tensorc_dsl.ir.program import LoopKind, Store, store_at
 from tensorc_dsl.lower.flat import (
@@ -38,6 +50,7 @@ from tensorc_dsl.lower.flat import (
 )
 from tensorc_dsl.lower.flat import inside as inside_flat
 from tensorc_dsl.proof.sets.linear_forms import Ranges
+from tensorc_dsl.proof.sets.simplify import simplify
 
 THREAD = "thread"
 """The variable that counts the threads of a block."""
@@ -51,8 +64,11 @@ STEP = "look.step"
 MOST_MBARRIERS = 32
 """The most mbarriers of a block: a thread keeps the phases of all in one register."""
 
+CLUSTER = "cluster.x"
+"""The variable that counts the blocks of a cluster."""
+
 BLOCK_AXES = ("block.x", "block.y", "block.z")
-"""The variables that count the blocks of a grid, the fastest first."""
+"""The variables that count the blocks of a grid, or its clusters along x, the fastest first."""
 
 MOST_BLOCKS = (2**31 - 1, 2**16 - 1, 2**16 - 1)
 """The most blocks along each axis. CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
@@ -132,16 +148,19 @@ class WaitMbarrier:
 
 @frozen
 class ArriveMbarrier:
-    """A warp arrives at the mbarrier `at`: its threads have read one of so many `slots`, which may be filled again; 0 if it
-    only lets those multiply whose turn is next."""
+    """A warp arrives at the mbarrier `at`, of its block or of each of the `blocks` of a cluster: its threads have read one of
+    so many `slots`, which may be filled again; 0 if it only lets those multiply whose turn is next."""
 
     at: Expr
     slots: int
+    blocks: int = 1
 
 
 @frozen
 class Barrier:
-    """No thread of a block goes on until all have reached this barrier."""
+    """No thread of a block goes on until all have reached this barrier, or of a cluster if it is one of a `cluster`."""
+
+    cluster: bool = False
 
 
 @frozen
@@ -272,7 +291,8 @@ class Mbarriers:
 @frozen
 class DeviceKernel:
     """A grid of blocks, each of `threads` threads, those of all roles. `params` names the arrays that it accesses, `written`
-    those it writes."""
+    those it writes. Along x, so many blocks that follow each other are a `cluster`; if it is `shared_loads`, they run at the
+    same time, and load some tiles for each other."""
 
     name: str
     grid: tuple[Expr, Expr, Expr]
@@ -291,6 +311,22 @@ class DeviceKernel:
     """The arrays whose bytes are 0 when the kernel starts."""
     notes: tuple[str, ...] = ()
     """What of a schedule is done in another way than it says, and why."""
+    cluster: int = 1
+    shared_loads: bool = False
+
+    @property
+    def extents(self) -> dict[str, Expr]:
+        """How many values each variable has that counts blocks, the fastest first."""
+        return block_extents(self.grid, self.cluster)
+
+
+def block_extents(grid: Sequence[Expr], cluster: int) -> dict[str, Expr]:
+    """How many values each variable has that counts the blocks of a grid, the fastest first."""
+    every = dict(zip(BLOCK_AXES, grid, strict=True))
+    if cluster == 1:
+        return every
+    x = BLOCK_AXES[0]
+    return {CLUSTER: index(cluster), **every, x: simplify(floordiv(every[x], index(cluster)), {})}
 
 
 @frozen
@@ -379,7 +415,7 @@ def collectives_in(body: tuple[Device, ...]) -> Iterator[Collective]:
 
 def launch_ranges(k: DeviceKernel) -> Ranges:
     """The ranges of what a launch gives each thread: its number in the block, and the numbers of the block."""
-    return {THREAD: (0, k.threads - 1)} | {name: span(n) for name, n in zip(BLOCK_AXES, k.grid, strict=True)}
+    return {THREAD: (0, k.threads - 1)} | {name: span(n) for name, n in k.extents.items()}
 
 
 def atomics_in(body: tuple[Device, ...]) -> frozenset[str]:
@@ -534,7 +570,8 @@ def format_device(p: DeviceProgram) -> str:
     lines += [f"    scratch {x.name}: {x.dtype}[{format_expr(x.size)}]" for x in p.scratch]
     for k in p.kernels:
         grid = " x ".join(format_expr(n) for n in k.grid)
-        lines.append(f"    kernel {k.name}({', '.join(k.params)}) on {grid} blocks of {k.threads} threads {{")
+        of = f"blocks, clusters of {k.cluster}," if k.shared_loads else "blocks"
+        lines.append(f"    kernel {k.name}({', '.join(k.params)}) on {grid} {of} of {k.threads} threads {{")
         lines += [f"        shared {b.name}: {b.dtype}[{b.size}] at {b.offset}" for b in k.shared]
         lines += [f"        private {b.name}: {b.dtype}[{b.size}]" for b in k.local]
         lines += [f"        // {note}" for note in k.notes]
@@ -569,10 +606,10 @@ def _lines(body: tuple[Device, ...], pad: str) -> Iterator[str]:
                 yield f"{pad}cp.async.bulk.wait_group.read 0"
             case WaitMbarrier(at=at):
                 yield f"{pad}mbarrier.try_wait {format_expr(at)}"
-            case ArriveMbarrier(at=at):
-                yield f"{pad}mbarrier.arrive {format_expr(at)}"
-            case Barrier():
-                yield f"{pad}barrier"
+            case ArriveMbarrier(at=at, blocks=blocks):
+                yield f"{pad}mbarrier.arrive {format_expr(at)}{f' of {blocks} blocks' * (blocks > 1)}"
+            case Barrier(cluster=cluster):
+                yield f"{pad}barrier{'.cluster' * cluster}"
             case ProxyFence():
                 yield f"{pad}fence.proxy.async"
             case WgmmaFence(buffers=buffers):

@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from tensorc_dsl.backend.cuda.lower.async_copies import with_tiles
 from tensorc_dsl.backend.cuda.lower.axes import Axes, axes_of, loops_around, with_uniform_ends
 from tensorc_dsl.backend.cuda.lower.bodies import finished, with_bounds
+from tensorc_dsl.backend.cuda.lower.clusters import with_clusters
 from tensorc_dsl.backend.cuda.lower.collectives import collected, require_adjacent, with_lanes
 from tensorc_dsl.backend.cuda.lower.kernels import (
     BLOCK_AXES,
@@ -244,6 +245,7 @@ def _phases(n: Nest) -> Nest:
                 body,
                 cleared=tuple(name for name in order if name in chains_in(body)),
                 notes=tuple(storage.notes),
+                cluster=n.axes.cluster,
             )
         )
         kernels[-1] = with_tiles(kernels[-1], storage.awaited)
@@ -279,6 +281,10 @@ def _require_memory_that_lasts(program: Program) -> None:
 
 def _waits(n: Nest) -> Nest:
     return replace(n, kernels=tuple(map(synchronized, n.kernels)))
+
+
+def _clusters(n: Nest) -> Nest:
+    return replace(n, kernels=tuple(with_clusters(k, n.features) for k in n.kernels))
 
 
 def _bounds(n: Nest) -> Nest:
@@ -333,6 +339,7 @@ PASSES = (
     _Pass("ends", _ends, "loops in which threads meet end where the conditions of their work do"),
     _Pass("phases", _phases, "bound loops become values of a thread, statements phases"),
     _Pass("waits", _waits, "waits for what runs beside threads, and barriers where they meet"),
+    _Pass("clusters", _clusters, "blocks of a cluster load tiles for each other"),
     _Pass("bounds", _bounds, "loops of a thread begin and end where the conditions of their work do, or data choose"),
     _Pass("versions", _versions, "what the number of a step chooses of private storage is a choice among registers"),
     _Pass("steady", _steady, "steps whose conditions are decided have code without them"),

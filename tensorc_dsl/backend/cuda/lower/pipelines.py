@@ -14,7 +14,7 @@ With roles, the statements that copy tiles run in a warp of their own, beside th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
@@ -22,7 +22,6 @@ from typing import Literal
 from tensorc_dsl.backend.cuda.lower.async_copies import unnumbered_mbarrier
 from tensorc_dsl.backend.cuda.lower.collectives import is_of_group
 from tensorc_dsl.backend.cuda.lower.kernels import (
-    BLOCK_AXES,
     THREAD,
     ArriveMbarrier,
     CommitGroup,
@@ -454,7 +453,7 @@ def in_roles(
 
 def lifted(
     body: tuple[Device, ...],
-    grid: Sequence[Expr],
+    blocks: Mapping[str, Expr],
     many: int,
     again: Callable[[str, str], None],
     shared: Collection[str],
@@ -474,12 +473,12 @@ def lifted(
             )
     _require_registers(producer, consumer, many)
     if many == 1:
-        _require_apart(producer, consumer, grid)
+        _require_apart(producer, consumer, blocks)
         return (producer, consumer)
     producer, *teams = _in_turn(producer, consumer, many)
     loaded = {s.buffer for s in stores_in(producer.body)}
     for n, team in enumerate(teams):
-        _require_apart(producer, team, grid)
+        _require_apart(producer, team, blocks)
         own = _buffers_of_role(team.body) & set(shared) - loaded if n else set[str]()
         names = {name: f"{name}.{n}" for name in sorted(own)}
         for name, other in names.items():
@@ -604,9 +603,9 @@ def _require_registers(producer: Role, consumer: Role, many: int) -> None:
         )
 
 
-def _require_apart(producer: Role, consumer: Role, grid: Sequence[Expr]) -> None:
+def _require_apart(producer: Role, consumer: Role, blocks: Mapping[str, Expr]) -> None:
     """Raises LowerError if a tile may be written to an element that is used with another slot."""
-    extents = {**dict(zip(BLOCK_AXES, grid, strict=True)), THREAD: index(consumer.threads)}
+    extents = {**blocks, THREAD: index(consumer.threads)}
     used = list(_in_slots(consumer.body))
     at = next(s.at for s in inside(consumer.body) if isinstance(s, ArriveMbarrier) and s.slots)
     for s, loops, conds in placed(producer.body):

@@ -146,7 +146,7 @@ def phases(
         if isinstance(ticket, Ticket):
             storage.share(ticket_of(ticket), 1, TRANSACTION)
     shared = {b.name for b in storage.shared}
-    return lifted(found, axes.grid, storage.teams, storage.share_again, shared)
+    return lifted(found, axes.extents, storage.teams, storage.share_again, shared)
 
 
 @frozen
@@ -284,7 +284,7 @@ class _Cutter:
         sources = arrays.keys() - self.written
         try:
             copies = as_copies(body, Copying(targets, sources, {**arrays, **own}))
-            if needs_barrier(parts[number], self.axes.threads, self.axes.grid):
+            if needs_barrier(parts[number], self.axes.threads, self.axes.extents):
                 raise NoCopy(next(stores(body)), "writes what another thread has written in the same iteration")
         except NoCopy as e:
             self.storage.notes.append(f"stage {pipeline.stages[number]} of `{var}` is not asynchronous: {e}")

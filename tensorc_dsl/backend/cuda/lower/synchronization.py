@@ -23,7 +23,6 @@ from typing import assert_never
 
 from tensorc_dsl.backend.cuda.lower.collectives import accesses_of, is_of_group, lane_operands
 from tensorc_dsl.backend.cuda.lower.kernels import (
-    BLOCK_AXES,
     FIRST,
     THREAD,
     ArriveMbarrier,
@@ -234,7 +233,7 @@ _MBARRIERS = "mbarrier."
 def synchronized(k: DeviceKernel) -> DeviceKernel:
     """The kernel with all waits, fences and barriers between its statements, and none that is not needed."""
     described = described_in(collectives_in(k.body))
-    extents: dict[str, Expr] = dict(zip(BLOCK_AXES, k.grid, strict=True))
+    extents = k.extents
     placer = _Placer(
         k.threads,
         extents,
@@ -248,9 +247,9 @@ def synchronized(k: DeviceKernel) -> DeviceKernel:
     return replace(k, body=body)
 
 
-def needs_barrier(body: tuple[Device, ...], threads: int, grid: Sequence[Expr]) -> bool:
+def needs_barrier(body: tuple[Device, ...], threads: int, blocks: Mapping[str, Expr]) -> bool:
     """Whether threads meet each other's accesses in statements without private storage."""
-    placer = _Placer(threads, dict(zip(BLOCK_AXES, grid, strict=True)), (), (), {})
+    placer = _Placer(threads, blocks, (), (), {})
     return barriers_in(placer.run(body, UnderWay(), (), ())[0]) > 0
 
 

@@ -21,7 +21,6 @@ from tensorc_dsl.backend.cuda.lower.async_copies import bytes_of
 from tensorc_dsl.backend.cuda.lower.collectives import is_of_group
 from tensorc_dsl.backend.cuda.lower.kernels import (
     ALIGNMENT,
-    BLOCK_AXES,
     THREAD,
     ArriveMbarrier,
     Barrier,
@@ -44,6 +43,7 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     WgmmaFence,
     WgmmaWait,
     inside,
+    tma_in,
 )
 from tensorc_dsl.backend.cuda.lower.private_storage import Numbers, evaluate
 from tensorc_dsl.backend.cuda.lower.synchronization import loads_under
@@ -317,14 +317,17 @@ class _Counter:
         """Tiles that one thread of those here starts to copy, so no lane moves their bytes."""
         for s in body:
             if isinstance(s, Collective) and s.tile is not None:
-                size = bytes_of(s.tile)
+                size, blocks = bytes_of(s.tile), max(s.tile.blocks.bit_count(), 1)
                 self._does(here, OF_INSTRUCTION, of=ACCESSES, kind=kind)
                 self._add("sectors", here, size / SECTOR / here.warps)
-                self._add("passes", here, size / WIDEST / here.warps)
+                self._add("passes", here, blocks * size / WIDEST / here.warps)
             elif isinstance(s, Loop):
                 self._tiles(s.body, self._inside(s.var, s.begin, s.end, here), kind)
             elif isinstance(s, If):
-                self._tiles(s.body, here.under(s.cond), kind)
+                shared = max((x.tile.blocks.bit_count() for x in tma_in(s.body) if x.tile is not None), default=0)
+                # What is loaded for all blocks of a cluster is loaded by one of them.
+                own = replace(here, weight=here.weight / shared) if shared else here.under(s.cond)
+                self._tiles(s.body, own, kind)
 
     def _is_of_warps(self, at: Expr, here: _Here) -> bool:
         """Whether an mbarrier waits for warps."""
@@ -520,7 +523,7 @@ def counted(
     own = np.arange(SAMPLES, dtype=np.int64) * warps // SAMPLES
     values[THREAD] = own[:, None] * LANES + lane
     blocks = 1
-    for axis, extent in zip(BLOCK_AXES, k.grid, strict=True):
+    for axis, extent in k.extents.items():
         n = int(evaluate(extent, {**values, "": one}).max())
         some = np.floor(_spread(rng, SAMPLES) * max(n, 1)).astype(np.int64)[:, None]
         values[axis] = one * (some if block is None else block // blocks % max(n, 1))
