@@ -206,6 +206,20 @@ def test_other_rounds_are_refused(cond: str, alike: bool) -> None:
         with_clusters(wrong, FEATURES)
 
 
+def test_what_is_waited_for_at_once_is_for_its_own_block() -> None:
+    """No thread that multiplies knows whether other blocks still read what it would load for them."""
+    (k,) = lower_device(product(), ALONE).kernels
+    load = next(s for s in inside(k.body) if isinstance(s, TmaLoad))
+
+    def with_load(s: Device) -> Device:
+        return replace(s, body=(load, *s.body)) if isinstance(s, Role) and not s.alone else s
+
+    found = with_clusters(replace(k, body=tuple(map(with_load, k.body))), FEATURES)
+    own = {r.name: [t.tile.blocks for x in inside(r.body) if isinstance(x, TmaLoad) for t in tma_in(x.body) if t.tile]
+           for r in roles_in(found.body)}  # fmt: skip
+    assert own == {"fetch": [0, 3], "use": [0, 0]}
+
+
 def test_what_is_shared_is_counted_once() -> None:
     """Each of two blocks loads half of the right factor in place of all of it, for the model and in the emulation."""
     sectors: list[tuple[float, float]] = []

@@ -25,8 +25,9 @@ from tensorc_dsl.backend.cuda.lower.kernels import (
     Barrier,
     Device,
     DeviceKernel,
+    Guard,
     InitMbarriers,
-    Nested,
+    Role,
     Steps,
     TmaLoad,
     WaitMbarrier,
@@ -85,7 +86,7 @@ def with_clusters(k: DeviceKernel, features: Collection[str]) -> DeviceKernel:
             f'no tile is the same for the {k.cluster} blocks of a cluster: {", ".join(every)}; bind to "{CLUSTER}" a loop'
             f" on which one of them does not depend, or {_REPAIR}"
         )
-    body = _rewritten(k.body, k, _mbarriers_of_slots(k), ())
+    body = _rewritten(k.body, k, _mbarriers_of_slots(k), (), ahead=False)
     first = next(n for n, s in enumerate(body) if isinstance(s, Barrier))
     whole = (*body[:first], Barrier(cluster=True), *body[first + 1 :], Barrier(cluster=True))
     return replace(k, body=whole, shared_loads=True)
@@ -173,8 +174,11 @@ def _mbarriers_of_slots(k: DeviceKernel) -> frozenset[int]:
 # What they do for each other.
 
 
-def _rewritten(body: tuple[Device, ...], k: DeviceKernel, slots: Collection[int], loops: Loops) -> tuple[Device, ...]:
-    """The statements with loads for all blocks of a cluster, and arrivals at each."""
+def _rewritten(
+    body: tuple[Device, ...], k: DeviceKernel, slots: Collection[int], loops: Loops, *, ahead: bool
+) -> tuple[Device, ...]:
+    """The statements with loads for all blocks of a cluster, and arrivals at each. Only what a role loads `ahead` waits until
+    other blocks have read; what a thread waits for at once is for its own block."""
     out: list[Device] = []
     for s in body:
         match s:
@@ -182,13 +186,17 @@ def _rewritten(body: tuple[Device, ...], k: DeviceKernel, slots: Collection[int]
                 out.append(InitMbarriers(tuple(n * k.cluster if m in slots else n for m, n in enumerate(awaited))))
             case ArriveMbarrier():
                 out.append(replace(s, blocks=k.cluster) if s.slots else s)
-            case TmaLoad(body=inner):
+            case TmaLoad(body=inner) if ahead:
                 turn = Var(loops[-1][0]) if loops else ZERO
                 out.append(replace(s, body=tuple(_of_one(x, turn, k.cluster, _extents(k, loops)) for x in inner)))
             case Steps(var=var, end=end):
-                out.append(replace(s, body=_rewritten(s.body, k, slots, (*loops, (var, end)))))
+                out.append(replace(s, body=_rewritten(s.body, k, slots, (*loops, (var, end)), ahead=ahead)))
+            case Role(alone=alone):
+                out.append(replace(s, body=_rewritten(s.body, k, slots, loops, ahead=alone)))
+            case Guard():
+                out.append(replace(s, body=_rewritten(s.body, k, slots, loops, ahead=ahead)))
             case _:
-                out.append(replace(s, body=_rewritten(s.body, k, slots, loops)) if isinstance(s, Nested) else s)
+                out.append(s)
     return tuple(out)
 
 

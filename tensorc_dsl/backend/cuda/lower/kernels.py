@@ -322,7 +322,7 @@ class DeviceKernel:
 
 def block_extents(grid: Sequence[Expr], cluster: int) -> dict[str, Expr]:
     """How many values each variable has that counts the blocks of a grid, the fastest first."""
-    every = dict(zip(BLOCK_AXES, grid, strict=True))
+    every: dict[str, Expr] = dict(zip(BLOCK_AXES, grid, strict=True))
     if cluster == 1:
         return every
     x = BLOCK_AXES[0]
