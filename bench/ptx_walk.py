@@ -430,7 +430,7 @@ class Warp:
         if rest[0] == "bulk":
             if "commit_group" in rest or "wait_group" in rest or "tensor" not in rest:
                 return
-            stores = "global" in rest[2:3]
+            stores = rest[3] == "global"
             size = self._tile(words[0] if stores else words[1])  # once, if it is loaded for several blocks
             self.did.tma_bytes += size if stores else 0
             self.did.sectors += size / SECTOR
