@@ -32,7 +32,7 @@ def _refuse(site: Site, inputs: Mapping[int, str], first_output: int) -> None:
         raise Unsupported("its scores as an output")
 
 
-def _parts(out: Expansion, name: str, sizes: Sequence[int], axis: int) -> list[str]:
+def parts_along(out: Expansion, name: str, sizes: Sequence[int], axis: int) -> list[str]:
     """The parts of a value along an axis."""
     names = [out.part() for _ in sizes]
     out.add("Split", (name, out.constant(list(sizes))), names, axis=axis)
@@ -90,18 +90,18 @@ def _multi_head(site: Site, out: Expansion) -> None:
     are_heads = k is not None and k.type.rank == 4
     if k is None:  # [batch, rows, heads, 3, size]
         length, widths = rows, [heads * q.shape[4]] * 3
-        names = [out.reshaped(n, (batch, rows, widths[0])) for n in _parts(out, q.name, (1, 1, 1), 3)]
+        names = [out.reshaped(n, (batch, rows, widths[0])) for n in parts_along(out, q.name, (1, 1, 1), 3)]
     elif v is not None:
         length = k.shape[2 if are_heads else 1]
         widths = [q.shape[2], *(heads * o.shape[3] if are_heads else o.shape[2] for o in (k, v))]
         names = [q.name, k.name, v.name]
     elif k.type.rank == 5:  # [batch, keys, heads, 2, size]
         length, widths = k.shape[1], [q.shape[2], *[heads * k.shape[4]] * 2]
-        names = [q.name, *(out.reshaped(n, (batch, length, widths[1])) for n in _parts(out, k.name, (1, 1), 3))]
+        names = [q.name, *(out.reshaped(n, (batch, length, widths[1])) for n in parts_along(out, k.name, (1, 1), 3))]
     else:
         raise Unsupported(f"keys {k.type} without values")
     if given_name(site, 3):
-        for n, (bias, width) in enumerate(zip(_parts(out, site.node.inputs[3], widths, 0), widths, strict=True)):
+        for n, (bias, width) in enumerate(zip(parts_along(out, site.node.inputs[3], widths, 0), widths, strict=True)):
             shown = out.reshaped(bias, (heads, 1, width // heads)) if n and are_heads else bias
             names[n] = out.emit("Add", names[n], shown)
     past = site.optional(6)
@@ -133,13 +133,13 @@ def _of_joined(site: Site, out: Expansion, made: str, width: int, mask_at: int, 
         raise Unsupported(f"{heads} heads of queries, keys and values of {width} numbers")
     if site.attribute("do_rotary", 0):
         raise Unsupported("a rotation inside")
-    names = _parts(out, made, sizes, 2)
+    names = parts_along(out, made, sizes, 2)
     past, before, present = site.optional(past_at), list[str](), ["", ""]
     shape = (batch, heads, past.shape[3] if past is not None else 0, sizes[1] // heads)
     if past is not None:
         if past.shape != (2, *shape):
             raise Unsupported(f"keys and values of earlier steps {past.type}")
-        before = [out.reshaped(n, shape) for n in _parts(out, past.name, (1, 1), 0)]
+        before = [out.reshaped(n, shape) for n in parts_along(out, past.name, (1, 1), 0)]
     keys = rows + shape[2]
     if site.wants(1):
         present = [out.part(), out.part()]
@@ -168,7 +168,7 @@ def _grouped_query(site: Site, out: Expansion) -> None:
     names = [q.name, given_name(site, 1), given_name(site, 2)]
     if not names[1]:
         size = width // (heads + 2 * groups)
-        names = _parts(out, q.name, (heads * size, groups * size, groups * size), 2)
+        names = parts_along(out, q.name, (heads * size, groups * size, groups * size), 2)
     else:
         size = width // heads
     past, (total,) = site.optional(3), named

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from tensorc_dsl.graph.control import MOST_NODES
 from tensorc_dsl.graph.expanding import Expansion
 from tensorc_dsl.graph.graph import Array, Unsupported, onnx_dtype
 from tensorc_dsl.graph.operators.lowering import Operand, Site
-from tensorc_dsl.graph.runtime_attention import ATTENTIONS, given_name
+from tensorc_dsl.graph.runtime_attention import ATTENTIONS, given_name, parts_along
 
 Expand = Callable[[Site, Expansion], None]
 
@@ -212,6 +213,62 @@ def _integer_matmul(site: Site, out: Expansion) -> None:
     _scaled_product(site, out, site.node.inputs[0], site.node.inputs[1], zeros, product, given_name(site, 6))
 
 
+_NODES_A_STEP = 3
+"""Of a recurrent layer whose states are quantized."""
+
+
+def _requantized(out: Expansion, x: str) -> str:
+    """The numbers that a value becomes when it is quantized by its own range."""
+    parts = [out.part() for _ in range(3)]
+    out.add("DynamicQuantizeLinear", (x,), parts)
+    return out.emit("DequantizeLinear", *parts)
+
+
+def _dynamic_lstm(site: Site, out: Expansion) -> None:
+    """Steps of a layer, each behind a quantization of the states before it: of those of a direction together."""
+    x, lengths = site.given(0), site.optional(4)
+    directions, hidden = site.given(2).shape[:2]
+    steps, batch = x.shape[:2]
+    if lengths is not None and (lengths.value is None or (lengths.value < steps).any()):
+        raise Unsupported("sequences of several lengths")
+    if directions * steps * _NODES_A_STEP > MOST_NODES or site.attribute("layout", 0):
+        raise Unsupported(f"{steps} steps in {directions} directions, which become too many nodes")
+    weights: list[Array] = []
+    for n, at in ((1, 8), (2, 10)):
+        content = _constant_of(site.given(n), "weights")
+        scale, zero = (_constant_of(site.given(at + k), "scales").reshape(directions, 1, -1) for k in (0, 1))
+        real = (content.astype(np.float32) - zero.astype(np.float32)) * scale
+        weights.append(np.ascontiguousarray(real.transpose(0, 2, 1)))
+    lines = parts_along(out, _requantized(out, x.name), [1] * steps, 0)
+    first = site.attribute("direction", "forward") == "reverse"
+    rest = _without(site, "direction", "layout")
+    for name in ("activations", "activation_alpha", "activation_beta"):
+        if directions > 1 and rest.get(name):
+            both = rest[name]
+            if both[: len(both) // 2] != both[len(both) // 2 :]:
+                raise Unsupported("directions with other activations")
+            rest[name] = both[: len(both) // 2]
+    ends: list[list[str]] = [[], [], []]
+    for d in range(directions):
+        at = out.constant([d]), out.constant([d + 1]), out.constant([0])
+        own = [out.constant(w[d : d + 1], np.float32) for w in weights]
+        bias, h, c, peep = (out.emit("Slice", i, *at) if (i := given_name(site, n)) else "" for n in (3, 5, 6, 7))
+        h, c = (s or out.constant(np.zeros((1, batch, hidden)), np.float32) for s in (h, c))
+        back, made = first != bool(d), list[str]()
+        for line in lines[::-1] if back else lines:
+            row, after = out.part(), (out.part(), out.part())
+            inputs = (line, *own, bias, "", _requantized(out, h), c, *([peep] if peep else []))
+            out.add("LSTM", inputs, [row, *after], **rest)
+            made.append(row)
+            h, c = after
+        ends[0].append(out.emit("Concat", *(made[::-1] if back else made), axis=0))
+        ends[1].append(h)
+        ends[2].append(c)
+    for n, (parts, axis) in enumerate(zip(ends, (1, 0, 0), strict=True)):
+        if site.wants(n):
+            out.emit("Concat", *parts, to=site.node.outputs[n], axis=axis)
+
+
 def _unpacked(content: Array, bits: int, count: int) -> Array:
     """Numbers of some bits in the bytes of each row, the lowest bits first, as bytes; `count` of a row."""
     if bits not in (2, 4, 8):
@@ -318,6 +375,7 @@ RUNTIME: Mapping[str, Expand] = {
     _OWN + "QLinearConcat": _quantized_concat,
     _OWN + "QGemm": _quantized_gemm,
     _OWN + "DynamicQuantizeMatMul": _dynamic_matmul,
+    _OWN + "DynamicQuantizeLSTM": _dynamic_lstm,
     _OWN + "MatMulIntegerToFloat": _integer_matmul,
     _OWN + "MatMulNBits": _packed_matmul,
     _OWN + "GatherBlockQuantized": _packed_rows,

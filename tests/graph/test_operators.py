@@ -277,6 +277,14 @@ SAMPLES = [
               "coordinate_transformation_mode": how})
         for how in ("half_pixel", "output_half_pixel")
     ),
+    *(
+        Case("DeformConv", [f32(batch, 4, 6, 7), f32(8, 4 // groups, 3, 2), f32(batch, 12 * parts, 3, 7) * 2,
+                            f32(8) if parts == 2 else None, f32(batch, 6 * parts, 3, 7) if parts > 1 else None],
+             {"group": groups, "offset_group": parts, "strides": [2, 1], "pads": [1, 0, 1, 2], "dilations": [1, 2],
+              "kernel_shape": [3, 2]}, opset=19)
+        for batch, groups, parts in ((1, 1, 1), (2, 2, 2), (1, 4, 4))
+    ),
+    Case("DeformConv", [f32(1, 3, 4, 5), f32(2, 3, 1, 1), f32(1, 2, 4, 5) * 3], opset=19),
     Case("MaxUnpool", [f32(2, 3, 2, 2), 16 * np.arange(6).reshape(2, 3, 1, 1) + np.array([[0, 6], [8, 15]])],
          {"kernel_shape": [2, 2], "strides": [2, 2]}),
 ]  # fmt: skip

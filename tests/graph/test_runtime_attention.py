@@ -247,3 +247,21 @@ def test_a_file_that_was_optimized_for_one_machine_or_rounds_states_says_so(tmp_
     m.graph.node[0].domain, m.graph.node[0].op_type = "com.microsoft", "DynamicQuantizeLSTM"
     m.opset_import[1].domain = "com.microsoft"
     assert "rounded to 8 bits at each step" in refusal(m, tmp_path)[1]
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("by_row", [False, True])
+def test_layers_whose_weights_and_states_are_quantized(direction: str, by_row: bool, tmp_path: Path) -> None:
+    """States are quantized by their range at each step, in each direction; ONNX Runtime's threads share a batch out."""
+    count, size = 1 + (direction == "bidirectional"), 5
+    scales = (count, 4 * size) if by_row else (count,)
+    weights = [RNG.integers(-90, 90, (count, n, 4 * size), np.int8) for n in (3, size)]
+    how = [(np.abs(f32(*scales)) * 0.01 + 0.005).astype(np.float32) for _ in range(2)]
+    zeros = [np.zeros(scales, np.int8) for _ in range(2)]
+    inputs = [
+        f32(6, 1, 3), *weights, f32(count, 8 * size), None, f32(count, 1, size), f32(count, 1, size), None,
+        how[0], zeros[0], how[1], zeros[1],
+    ]  # fmt: skip
+    require_equal(
+        tmp_path, "DynamicQuantizeLSTM", inputs, 3, (1, 2, 3, 8, 9, 10, 11), direction=direction, hidden_size=size
+    )

@@ -443,6 +443,46 @@ def test_more_functions_compute_what_they_do_in_pytorch(kind: str) -> None:
     require_reference(Module(), arguments)
 
 
+@needs_torch
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+def test_states_of_layers_are_projected(kept: bool, biased: bool) -> None:
+    torch = torch_()
+    torch.manual_seed(0)
+
+    class Layers(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = torch.nn.LSTM(4, 6, 2, bias=biased, bidirectional=True, proj_size=3)
+
+        def forward(self, x: Torch, *states: Torch) -> tuple[Torch, ...]:
+            y, (h, c) = self.lstm(x, states or None)
+            return y, h, c
+
+    states = (torch.randn(4, 2, 3), torch.randn(4, 2, 6)) if kept else ()
+    require_reference(Layers(), (torch.randn(5, 2, 4), *states))
+
+
+@pytest.mark.skipif(find_spec("torchvision") is None, reason="torchvision is not installed")
+def test_operators_of_torchvision() -> None:
+    torch, ops = torch_(), import_module("torchvision.ops")
+    torch.manual_seed(0)
+
+    class Vision(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = ops.DeformConv2d(4, 6, 3, stride=2, padding=1, groups=2)
+
+        def forward(self, x: Torch, at: Torch, kept: Torch, regions: Torch) -> tuple[Torch, ...]:
+            cells = ops.roi_align(x, regions, 3, 0.5, 2), ops.roi_align(x, regions, (2, 3), 1.0, 1, aligned=True)
+            return self.conv(x, at), self.conv(x, at, kept), *cells
+
+    regions = torch.tensor([[1.0, 1, 2, 7, 5], [0, 0, 0, 3.5, 6]])
+    given = (torch.randn(2, 4, 7, 9), torch.randn(2, 36, 4, 5) * 2, torch.rand(2, 18, 4, 5), regions)
+    require_reference(Vision(), given)
+
+
 def test_a_value_of_another_type_than_it_had_in_the_trace_is_refused() -> None:
     wanted = Tensor("f32", (2,))
     nodes = [Node("Neg", ("n",), ("r",), {}, "root")]

@@ -169,6 +169,16 @@ def _convolution_transposed(c: Call) -> Value:
     )  # fmt: skip
 
 
+def _deformed(c: Call) -> Value:
+    """Of torchvision: rows come before columns, and a mask may be left out by a flag."""
+    strides, pads, dilations = ([int(c[f"{word}_{d}"]) for d in "hw"] for word in ("stride", "pad", "dilation"))
+    mask = [c["mask"]] if c["use_mask"] else []
+    return c.emit(
+        "DeformConv", c["input"], c["weight"], c["offset"], c["bias"], *mask, strides=strides, pads=pads * 2,
+        dilations=dilations, group=int(c["groups"]), offset_group=int(c["offset_groups"]),
+    )  # fmt: skip
+
+
 def _over_batch(c: Call, op: str, rank: int, **attributes: Any) -> Value:
     """The node; an input without the dimension of a batch gets one."""
     inputs = [c["weight"], *([] if c.get("bias") is None else [c["bias"]])]
@@ -382,6 +392,24 @@ def _gates(array: Array, order: Sequence[int]) -> Array:
     return np.concatenate([array[k * size : (k + 1) * size] for k in order])
 
 
+_WORST_CONDITION = 1e3
+"""How much larger states may become that a projection makes to given ones."""
+
+
+def _before_projection(c: Call, begin: Name, states: Value, back: Array) -> Value:
+    """States whose projections are those that a layer begins with: a layer with projected states, [directions, batch,
+    projected], is one without, whose weights of the states are multiplied by the projection. `back` has its transposes.
+    """
+    known = c.graph.constants.get(states)
+    if known is not None and not known.any():
+        d, hidden, _ = back.shape
+        return c.graph.constant(np.zeros((d, known.shape[1], hidden), known.dtype))
+    c.refuse_unless(
+        bool((np.linalg.cond(back) < _WORST_CONDITION).all()), "a projection that loses parts of the states"
+    )
+    return c.emit("MatMul", begin, c.graph.constant(np.linalg.pinv(back)))
+
+
 def _recurrent(op: str, order: Sequence[int], **attributes: Any) -> Translator:
     """A stack of layers. `order` has the gates of ONNX among those of PyTorch."""
 
@@ -393,25 +421,35 @@ def _recurrent(op: str, order: Sequence[int], **attributes: Any) -> Translator:
         both, layers, biased = bool(c["bidirectional"]), int(c["num_layers"]), bool(c["has_biases"])
         directions, each = 2 if both else 1, 4 if biased else 2
         parameters = [c.array(p) for p in c["params"]]
-        c.refuse_unless(len(parameters) == layers * directions * each, "a projection of the states")
+        projected = len(parameters) == layers * directions * (each + 1)
+        each += projected
         x = c["input"]
         if c["batch_first"]:
             x = c.emit("Transpose", x, perm=[1, 0, 2])
         ends: list[list[Name]] = [[] for _ in states]
         batch, steps = (c.shape("input")[k] for k in ((0, 1) if c["batch_first"] else (1, 0)))
-        hidden = parameters[1].shape[1]
         for layer in range(layers):
             first = layer * directions
             rows = [parameters[(first + d) * each : (first + d + 1) * each] for d in range(directions)]
-            w, r = (np.stack([_gates(p[k], order) for p in rows]) for k in (0, 1))
+            back = np.stack([p[-1].T for p in rows]) if projected else None
+            w = np.stack([_gates(p[0], order) for p in rows])
+            r = np.stack([_gates(p[1] @ p[-1] if projected else p[1], order) for p in rows])
+            hidden = r.shape[2]
             inputs: list[Value] = [x, c.graph.constant(w), c.graph.constant(r), None, None]
             if biased:
                 b = np.stack([np.concatenate([_gates(p[2], order), _gates(p[3], order)]) for p in rows])
                 inputs[3] = c.graph.constant(b)
             at = c.ints(first), c.ints(first + directions), c.ints(0)
-            inputs += [c.emit("Slice", s, *at) for s in states]
+            begin = [c.emit("Slice", s, *at) for s in states]
+            if back is not None:
+                begin[0] = _before_projection(c, begin[0], states[0], back)
             direction = "bidirectional" if both else "forward"
-            made = c.graph.emit(op, inputs, 1 + len(states), hidden_size=hidden, direction=direction, **attributes)
+            made = c.graph.emit(
+                op, inputs + begin, 1 + len(states), hidden_size=hidden, direction=direction, **attributes
+            )
+            if back is not None:
+                made[:2] = (c.emit("MatMul", value, c.graph.constant(back)) for value in made[:2])
+                hidden = back.shape[2]
             for end, value in zip(ends, made[1:], strict=True):
                 end.append(value)
             turned = c.emit("Transpose", made[0], perm=[0, 2, 1, 3])
@@ -442,6 +480,7 @@ TABLE: Mapping[str, Translator] = {
     "scaled_dot_product_attention": _attention,
     **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution"), _convolution),
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _convolution_transposed),
+    "torchvision::deform_conv2d": _deformed,
     **{f"max_pool{r}d": _max_pool(r) for r in (1, 2, 3)},
     **{f"max_pool{r}d_with_indices": _max_pool(r, True) for r in (1, 2, 3)},
     **{f"avg_pool{r}d": _average_pool(r) for r in (1, 2, 3)},

@@ -272,6 +272,18 @@ def _sampled(c: Call) -> Value:
     return c.emit("GridSample", c["input"], c["grid"], mode=mode, padding_mode=padding, align_corners=corners)
 
 
+def _regions(c: Call) -> Value:
+    """Means of samples in the cells of regions, whose first number is that of their image."""
+    rois = c["rois"]
+    at = c.cast(c.emit("Gather", rois, c.number(0, c.graph.torch.int64), axis=1), c.graph.torch.int64)
+    how = "half_pixel" if c["aligned"] else "output_half_pixel"
+    return c.emit(
+        "RoiAlign", c["input"], c.emit("Slice", rois, c.ints(1), c.ints(5), c.ints(1)), at,
+        output_height=int(c["pooled_height"]), output_width=int(c["pooled_width"]), spatial_scale=float(c["spatial_scale"]),
+        sampling_ratio=int(c["sampling_ratio"]), coordinate_transformation_mode=how,
+    )  # fmt: skip
+
+
 def _affine_grid(c: Call) -> Value:
     """The places that affine maps of an image of [-1, 1]² read."""
     sizes = [int(n) for n in c["size"]]
@@ -349,6 +361,7 @@ TABLE: Mapping[str, Translator] = {
     "col2im": _image_of_columns,
     "grid_sampler": _sampled,
     "affine_grid_generator": _affine_grid,
+    "torchvision::roi_align": _regions,
     "one_hot": _one_hot,
     **dict.fromkeys(("bucketize", "searchsorted"), _bucketed),
     "as_strided": _strided,

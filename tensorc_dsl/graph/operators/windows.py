@@ -216,6 +216,60 @@ def _scale(site: Site, o: Operand, name: str, channel: str) -> str:
     return place(site.parameter(name, o), [] if not o.type.rank else ["0" if o.type.size == 1 else channel])
 
 
+def _deformed(site: Site) -> Lowered:
+    """The products of a filter with samples between the elements of the input, at places that data shifts.
+
+    https://onnx.ai/onnx/operators/onnx__DeformConv.html
+    """
+    x, mask = site.given(0), site.optional(4)
+    f, parts = _filters(site, x, site.given(1)), site.attribute("offset_group", 1)
+    w, rank = f.window, f.window.rank
+    if parts < 1 or x.shape[1] % parts or not x.type.is_float or 0 in x.shape:
+        raise Unsupported(f"{parts} groups of places in {x.type}")
+    taps, spots = _TAPS[:rank], _PLACES[:rank]
+    number = "p"
+    for tap, size in zip(taps, w.extents, strict=True):
+        number = f"({number}) * {size} + {tap}"
+    site.parameter("O", site.given(2), (f.batch, parts * prod(w.extents) * rank, *w.results))
+    outer = ["n", "p", *taps, *spots]
+    ranges = ranged(outer, (f.batch, parts, *w.extents, *w.results))
+    source, weights = list[str](), list[str]()
+    for d, size in enumerate(w.sizes):
+        u, n, near = f"u{d}", f"n{d}", f"t{d}"
+        still = offset(f"{scaled(spots[d], w.strides[d])} + {scaled(taps[d], w.dilations[d])}", -w.before[d])
+        moved = place("O", ["n", f"({number}) * {rank} + {d}", *spots])
+        # So far outside that no element is near, a place stays there.
+        site.stage(f"let {place(u, ranges)} = clamp({x.dtype}({still}) + {moved}, -2.0, {size + 1}.0)")
+        site.stage(f"let {place(n, [*ranges, f'{near} in 2'])} = i64(floor({place(u, outer)})) + i64({near})")
+        element = place(n, [*outer, near])
+        apart = f"1.0 - abs({place(u, outer)} - {x.dtype}({element}))"
+        weight = f"({apart}) if 0 <= {element} and {element} < {size} else 0.0"
+        site.stage(f"let {place(f'w{d}', [*ranges, f'{near} in 2'])} = {weight}")
+        inner = ["n", _group_of(x.shape[1], parts), *taps, *spots, near]
+        source.append(f"clamp({place(n, inner)}, 0, {size - 1})")
+        weights.append(place(f"w{d}", inner))
+    reduced = ", ".join(f"t{d} in 2" for d in range(rank))
+    value = f"sum[{reduced}] {' * '.join([place('X', ['n', 'c', *source]), *weights])}"
+    if mask is not None:
+        site.parameter("M", mask, (f.batch, parts * prod(w.extents), *w.results))
+        kept = number.replace("p", _group_of(x.shape[1], parts), 1)
+        value = f"({value}) * {place('M', ['n', kept, *spots])}"
+    site.stage(
+        f"let S[{', '.join(ranged(['n', 'c', *taps, *spots], (*x.shape[:2], *w.extents, *w.results)))}] = {value}"
+    )
+    channel = _channel(f.groups, f.made // f.groups, f.each)
+    product = f"{place('S', ['n', channel, *taps, *spots])} * {place('F', ['co', '0' if f.each == 1 else 'c', *taps])}"
+    sums = [*([] if f.each == 1 else [f"c in {f.each}"]), *ranged(taps, w.extents)]
+    total = f"sum[{', '.join(sums)}] {product}"
+    site.stage(f"Y[{f.ranges}] = {_biased(site, site.optional(3), f.made, total)}")
+    return site.computed(f"deform_conv{rank}d", ("Y", Tensor(x.dtype, f.shape)))
+
+
+def _group_of(channels: int, groups: int) -> str:
+    """The group of channel `c`."""
+    return "0" if groups == 1 else "c" if groups == channels else f"c / {channels // groups}"
+
+
 def _integer_convolved(site: Site) -> Lowered:
     """The products of integers less their zero points, as i32; of QLinearConv scaled, rounded and limited."""
     linear = site.node.op == "QLinearConv"
@@ -457,6 +511,7 @@ TABLE: Mapping[str, Writer] = {
     **CONVOLUTIONS,
     **POOLS,
     "Col2Im": _added_up,
+    "DeformConv": _deformed,
     "GlobalMaxPool": partial(_global, "max"),
     "GlobalAveragePool": partial(_global, "average"),
     "GlobalLpPool": partial(_global, "lp"),
