@@ -28,6 +28,8 @@ from tests.graph.onnx_cases import Array, by_reference, by_runtime, checked, sil
 
 OPSETS = range(7, 24)
 MOST_ELEMENTS = 4096
+OWN = "com.microsoft"
+"""The domain of ONNX Runtime's own operators."""
 
 _ODD = (
     "x",
@@ -105,8 +107,9 @@ class Growing:
                 inputs.append(typed(n, v))
         ends = [onnx.ValueInfoProto(name=o) for o in outputs]
         graph = helper.make_graph([*nodes, *self.nodes], "net", inputs, ends, stored)
-        opset = helper.make_opsetid("", self.opset)
-        return helper.make_model(graph, opset_imports=[opset], ir_version=8 if self.opset < 20 else 10)
+        opsets = [helper.make_opsetid("", self.opset)]
+        opsets += [helper.make_opsetid(OWN, 1)] if any(n.domain for n in self.nodes) else []
+        return helper.make_model(graph, opset_imports=opsets, ir_version=8 if self.opset < 20 else 10)
 
     def add(self, op: str, inputs: Sequence[str], outputs: int = 1, **attributes: Any) -> bool:
         """Add a node, unless ONNX Runtime refuses it."""
@@ -570,6 +573,64 @@ def _recurrent(g: Growing) -> None:
     g.add(op, inputs, g.rng.choice((1, 2)), hidden_size=hidden, direction=way)
 
 
+def _of_runtime(g: Growing) -> None:
+    """Operators of ONNX Runtime's own, of rows of words, of which each kind is drawn as often."""
+    x = g.some("f", (3,))
+    if not x or g.values[x].dtype != np.float32 or not g.values[x].size or g.opset < 13:
+        return
+    batch, rows, width = g.values[x].shape
+    draw = np.random.default_rng(len(g.values))
+
+    def drawn(*shape: int) -> str:
+        return g.constant(draw.uniform(-1, 1, shape), np.float32)
+
+    def bytes_of(*shape: int) -> str:
+        return g.constant(draw.integers(0, 255, shape), np.uint8)
+
+    heads, once = g.rng.choice((1, 2)), g.rng.choice((None, 1))
+    kept = g.rng.choice(("", g.constant(draw.integers(0, 2, (batch, rows)), np.int32)))
+    match g.rng.randrange(9):
+        case 0:
+            before = [drawn(batch, heads, 2, width // heads) for _ in range(2)] if g.rng.random() < 0.5 else []
+            inputs = [x, x, x, g.rng.choice(("", drawn(3 * width))), "", "", *before]
+            g.add("MultiHeadAttention", inputs, 3 if before else 1, num_heads=heads, unidirectional=once, domain=OWN)
+        case 1:
+            inputs = [x, drawn(width, 3 * width), drawn(3 * width), kept]
+            g.add("Attention", inputs, num_heads=heads, unidirectional=once, domain=OWN)
+        case 2:
+            # Queries, keys and values in one, with heads of 16 numbers, in front of a buffer of keys.
+            if g.add("MatMul", [x, drawn(width, 64)]):
+                made, total = next(reversed(g.values)), g.constant(rows, np.int32)
+                past = [g.constant(np.zeros((batch, 1, 0, 16)), np.float32) for _ in range(2)]
+                tables = [drawn(rows + 1, 8) for _ in range(2)] if once else []
+                inputs = [made, "", "", *past, g.constant([rows - 1] * batch, np.int32), total, *tables]
+                g.add("GroupQueryAttention", inputs, 3, num_heads=2, kv_num_heads=1, do_rotary=once, domain=OWN)
+        case 3:
+            op = g.rng.choice(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"))
+            bias = [drawn(width)] if op == "SkipLayerNormalization" else []
+            g.add(op, [x, x, drawn(width), *bias], epsilon=1e-3, domain=OWN)
+        case 4:
+            table = [drawn(rows, max(width // 2, 1)) for _ in range(2)]
+            g.add("RotaryEmbedding", [x, g.constant([0]), *table], interleaved=once, domain=OWN)
+        case 5:
+            packed = [bytes_of(3, -(-width // 16), 8), drawn(3 * -(-width // 16))]
+            g.add("MatMulNBits", [x, *packed], K=width, N=3, bits=4, block_size=16, domain=OWN)
+        case 6:
+            inputs = (
+                [x, drawn(width)] if (op := g.rng.choice(("BiasGelu", "FastGelu", "QuickGelu"))) != "QuickGelu" else [x]
+            )
+            g.add(op, inputs, domain=OWN)
+        case 7:
+            scale, zero = g.constant(0.02, np.float32), g.constant(3, np.uint8)
+            g.add("DynamicQuantizeMatMul", [x, bytes_of(width, 3), scale, zero], domain=OWN)
+        case _ if rows == 1:  # of several rows, threads of ONNX Runtime quantize each some
+            weights = [bytes_of(1, n, 8) for n in (width, 2)]
+            how = [g.constant([n], t) for n, t in ((0.02, np.float32), (120, np.uint8))] * 2
+            g.add("DynamicQuantizeLSTM", [x, *weights, "", "", "", "", "", *how], 2, hidden_size=2, domain=OWN)
+        case _:
+            g.add("FusedMatMul", [x, drawn(3, width)], transB=1, alpha=0.5, domain=OWN)
+
+
 def _body(inputs: Sequence[onnx.ValueInfoProto], nodes: Sequence[onnx.NodeProto], ends: Sequence[str]) -> Any:
     return helper.make_graph(list(nodes), "body", list(inputs), [onnx.ValueInfoProto(name=e) for e in ends])
 
@@ -623,6 +684,7 @@ def _flow(g: Growing) -> None:
 GROWS: tuple[Grow, ...] = (
     _unary, _unary, _binary, _binary, _reduce, _softmax, _arg, _shape, _shape, _slice, _split, _join, _pad, _look_up,
     _convert, _integers, _move, _move, _recurrent, _image, _image, _image, _product, _quantized, _flow,
+    _of_runtime,
 )  # fmt: skip
 
 

@@ -437,7 +437,6 @@ _FOREIGN: Mapping[str, str] = {
     **dict.fromkeys(
         ("ai.onnx.preview.training", "ai.onnx.training"), "training is not supported: export the model for inference"
     ),
-    f"{OWN}.DynamicQuantizeLSTM": "its states are rounded to 8 bits at each step: quantize the model without this layer",
     "com.microsoft.nchwc": "the file was optimized for one machine: optimize it at the level `extended`, or not",
 }
 """Why operators of other domains are not supported, by domain or by operator."""

@@ -93,10 +93,10 @@ def _fused_matmul(site: Site, out: Expansion) -> None:
     for n, side in enumerate("AB"):
         o = site.given(n)
         order = list(range(o.type.rank))
-        if site.attribute(f"transBatch{side}", 0):
-            raise Unsupported("batches that are transposed")
+        if site.attribute(f"transBatch{side}", 0) and o.type.rank > 2:  # rows come before the batches
+            order = [*order[1:-1], 0, order[-1]]
         if site.attribute(f"trans{side}", 0) and o.type.rank > 1:
-            order[-2:] = order[:-3:-1]
+            order[-2:] = order[-1], order[-2]
         names.append(o.name if order == sorted(order) else out.emit("Transpose", o.name, perm=order))
     alpha = site.attribute("alpha", 1.0)
     if alpha == 1.0:
@@ -162,9 +162,28 @@ def _quantized_pair(op: str, site: Site, out: Expansion) -> None:
     _quantized(site, out, out.emit(op, _real(site, out, 0), _real(site, out, 3)), 6, 0)
 
 
+def _channels_last(op: str, site: Site, out: Expansion) -> None:
+    """The operator with channels behind the places, which other operators have in front of them."""
+    x, rest = site.given(0), _without(site, "channels_last")
+    if not site.attribute("channels_last", op == "MaxPool") or x.type.rank < 3:
+        out.add(op, site.node.inputs, site.node.outputs, **rest)
+        return
+    places = list(range(1, x.type.rank - 1))
+    first = out.emit("Transpose", x.name, perm=[0, x.type.rank - 1, *places])
+    made = out.emit(op, first, *site.node.inputs[1:], **rest)
+    out.emit("Transpose", made, to=_first(site), perm=[0, *(p + 1 for p in places), 1])
+
+
+def _quantized_choice(site: Site, out: Expansion) -> None:
+    """Elements of one of two values by flags."""
+    made = out.emit("Where", site.node.inputs[0], _real(site, out, 1), _real(site, out, 4))
+    _quantized(site, out, made, 7, 1)
+
+
 def _quantized_one(op: str, site: Site, out: Expansion) -> None:
     if site.attribute("channels_last", 0):
-        raise Unsupported("channels behind the places: quantize the model without changing its layout")
+        _channels_last(site.node.op, site, out)
+        return
     rank = site.given(0).type.rank
     if site.attribute("opset", 13) < 13 and site.attribute("axis", 1) % max(rank, 1) != rank - 1:
         raise Unsupported("a softmax over several axes")
@@ -373,6 +392,9 @@ RUNTIME: Mapping[str, Expand] = {
     _OWN + "QLinearAveragePool": partial(_quantized_one, "AveragePool"),
     _OWN + "QLinearGlobalAveragePool": partial(_quantized_one, "GlobalAveragePool"),
     _OWN + "QLinearConcat": _quantized_concat,
+    _OWN + "QLinearConv": partial(_channels_last, "QLinearConv"),
+    _OWN + "QLinearWhere": _quantized_choice,
+    _OWN + "NhwcMaxPool": partial(_channels_last, "MaxPool"),
     _OWN + "QGemm": _quantized_gemm,
     _OWN + "DynamicQuantizeMatMul": _dynamic_matmul,
     _OWN + "DynamicQuantizeLSTM": _dynamic_lstm,

@@ -354,6 +354,13 @@ CONTRIB: dict[str, tuple[list[NodeProto], dict[str, Array], dict[str, Array]]] =
         ],
         {"x": f32(3, 4)}, {"w": f32(5, 4), "b": f32(5)},
     ),
+    "products of batches in the middle": (
+        [
+            own("FusedMatMul", ["x", "w"], ["c"], transBatchA=1, transBatchB=1, transB=1),
+            own("FusedMatMul", ["x", "w"], ["y"], transBatchA=1, transBatchB=1, transA=1, alpha=0.5),
+        ],
+        {"x": f32(3, 2, 4)}, {"w": f32(3, 2, 4)},
+    ),
     "convolutions": (
         [
             own("FusedConv", ["x", "w", "b"], ["a"], activation="Relu", pads=[1, 1, 1, 1]),
@@ -431,9 +438,23 @@ def test_quantized_operators_of_onnx_runtime_are_as_there(dtype: Any, tmp_path: 
         node("Flatten", ["k"], ["l"]),
         own("QGemm", ["l", *quantized("k")[1:], *quantized("v"), "", *quantized("m")[1:]], ["m"]),
         own("QLinearSigmoid", [*quantized("m"), *quantized("x")[1:]], ["n"]),
+        own("QLinearWhere", ["flags", *quantized("d"), *quantized("e"), *quantized("m")[1:]], ["p"]),
+        node("Transpose", ["x"], ["q"], perm=[0, 2, 3, 1]),
+        own(
+            "QLinearConv", ["q", *quantized("x")[1:], *quantized("w"), *quantized("c")[1:], "b"], ["r"], channels_last=1
+        ),
+        own("NhwcMaxPool", ["r"], ["s"], kernel_shape=[2, 2], strides=[2, 1]),
+        own(
+            "QLinearAveragePool",
+            ["s", *quantized("c")[1:], *quantized("h")[1:]],
+            ["t"],
+            kernel_shape=[2, 1],
+            channels_last=1,
+        ),
     ]
+    constants["flags"] = RNG.integers(0, 2, (6, 4)).astype(np.bool_)
     inputs = {"x": RNG.integers(0, 100, (1, 2, 6, 4)).astype(dtype)}
-    for end in ("c", "d", "e", "f", "g", "h", "k", "m", "n"):
+    for end in (o for n in nodes for o in n.output if o not in "lq"):
         m = model(
             nodes[: next(k for k, n in enumerate(nodes) if end in n.output) + 1],
             inputs,
