@@ -8,6 +8,7 @@ https://protobuf.dev/programming-guides/encoding
 
 from __future__ import annotations
 
+import heapq
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -116,6 +117,7 @@ def _content(path: Path) -> memoryview:
 
 
 def _graph_of(model: ModelProto, data: Mapping[int, memoryview], folder: Path) -> Graph:
+    _put_in_order(model.graph)
     _require_order(model.graph, frozenset())
     _clear_negative(model.graph)
     reader = _Reader(folder)
@@ -311,6 +313,45 @@ def _take_large(model: ModelProto, data: Mapping[int, memoryview], reader: _Read
     del graph.initializer[:]
     graph.initializer.extend(kept)
     return taken
+
+
+def _put_in_order(graph: GraphProto) -> None:
+    """Put each node behind those that make what it uses, as ONNX asks, and not all tools write it; those of a cycle come last."""
+    for node in graph.node:
+        for branch in _branches(node):
+            _put_in_order(branch)
+    makers = {name: number for number, node in enumerate(graph.node) for name in node.output if name}
+    needs = [{makers[name] for name in _used(node) if name in makers} for node in graph.node]
+    if all(max(some, default=-1) < number for number, some in enumerate(needs)):
+        return
+    waiting: dict[int, list[int]] = {}
+    for number, some in enumerate(needs):
+        for maker in some:
+            waiting.setdefault(maker, []).append(number)
+    missing = [len(some) for some in needs]
+    ready = [number for number, count in enumerate(missing) if not count]
+    order: dict[int, None] = {}
+    while ready:
+        number = heapq.heappop(ready)
+        order[number] = None
+        for other in waiting.get(number, ()):
+            missing[other] -= 1
+            if not missing[other]:
+                heapq.heappush(ready, other)
+    every = list(graph.node)
+    nodes = [every[n] for n in (*order, *(n for n in range(len(every)) if n not in order))]
+    copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
+
+
+def _used(node: NodeProto) -> set[str]:
+    """What a node and its branches use of the graph around it."""
+    used = set(node.input)
+    for branch in _branches(node):
+        own = {*_given(branch), *(o for n in branch.node for o in n.output)}
+        used |= {o.name for o in branch.output}.union(*map(_used, branch.node)) - own
+    return used
 
 
 def _require_order(graph: GraphProto, outer: frozenset[str]) -> None:

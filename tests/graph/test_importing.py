@@ -22,7 +22,7 @@ from tensorc_dsl.faces.cli.main import main
 from tensorc_dsl.graph.onnx_file import read_onnx
 from tensorc_dsl.graph.weights import mapped_weights, weights_parts
 from tensorc_dsl.syntax.fmt import format_text
-from tests.graph.onnx_cases import Array, by_runtime
+from tests.graph.onnx_cases import Array, by_reference, by_runtime, checked
 
 RNG = np.random.default_rng(3)
 
@@ -523,6 +523,28 @@ def test_a_hostile_file_is_refused_with_a_reason(make: Callable[[], onnx.ModelPr
     (d,) = found.value.diagnostics
     assert d.code in ("E0940", "E0941", "E0942") and why in " ".join((d.message, *(n.text for n in d.notes)))
     assert sorted(p.name for p in folder.iterdir()) == ["data.bin", "link.bin", "net.onnx"]
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_nodes_are_put_behind_what_they_use(opset: int, tmp_path: Path) -> None:
+    """As converters to f16 add their nodes at the end. What a branch uses counts, and what it makes does not."""
+    branches = {
+        f"{word}_branch": helper.make_graph(
+            [helper.make_node("Neg", ["r"], ["y"]), helper.make_node(op, ["y"], [word])], word, [], [value(word, 3)]
+        )
+        for word, op in (("then", "Abs"), ("else", "Relu"))
+    }
+    nodes = [
+        helper.make_node("If", ["c"], ["y"], **branches), helper.make_node("Add", ["x", "s"], ["r"]),
+        helper.make_node("Abs", ["x"], ["s"]), helper.make_node("Cast", ["k"], ["c"], to=TensorProto.BOOL),
+    ]  # fmt: skip
+    m = model(nodes, [value("x", 3), value("k", dtype=TensorProto.INT64)], ["y"])
+    m.opset_import[0].version = opset
+    x = np.array([1.0, -2, 0.5], np.float32)
+    for k in (0, 1):
+        (wanted,) = by_runtime(m, {"x": x, "k": np.array(k)})
+        (made,) = by_reference(*checked(m, tmp_path), [x, np.array(k)])
+        np.testing.assert_allclose(made, wanted)
 
 
 def test_data_beside_the_file_is_read(tmp_path: Path) -> None:
