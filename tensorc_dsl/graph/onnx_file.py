@@ -316,7 +316,7 @@ def _take_large(model: ModelProto, data: Mapping[int, memoryview], reader: _Read
 
 
 def _put_in_order(graph: GraphProto) -> None:
-    """Put each node behind those that make what it uses, as ONNX asks, and not all tools write it; those of a cycle come last."""
+    """Put each node behind those that make what it uses, which not all tools do; those of a cycle come last."""
     for node in graph.node:
         for branch in _branches(node):
             _put_in_order(branch)
