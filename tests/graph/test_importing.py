@@ -456,6 +456,13 @@ def _other_kind() -> onnx.ModelProto:
                  [value("x", 3)], ["y"])  # fmt: skip
 
 
+def _few_numbers(op: str, x: Array, *others: Array) -> Callable[[], onnx.ModelProto]:
+    """A node with constants, of which one has another number of elements than the node asks for."""
+    constants = [numpy_helper.from_array(o, f"c{n}") for n, o in enumerate(others)]
+    given = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+    return lambda: model([helper.make_node(op, ["x", *(c.name for c in constants)], ["y"])], [given], ["y"], constants)
+
+
 def _negative() -> onnx.ModelProto:
     """On which the converter of opsets would end the process."""
     constants = [numpy_helper.from_array(np.array(v), n) for n, v in (("s", [0]), ("e", [2]), ("a", [1]), ("t", [-2]))]
@@ -492,6 +499,20 @@ def _unfit_norm() -> onnx.ModelProto:
                 ["y"],
             ),
             "`B` of the type i64[3], which it does not take",
+        ),
+        (
+            _few_numbers("OneHot", np.array([[0], [1]]), np.array(3), np.array([0.5], np.float32)),
+            "ask for the shape [2]",
+        ),
+        (
+            _few_numbers(
+                "ConvInteger",
+                np.zeros((1, 1, 3, 3), np.uint8),
+                np.zeros((2, 1, 2, 2), np.uint8),
+                np.array(1, np.uint8),
+                np.array([1, 2, 3], np.uint8),
+            ),
+            "u8[3], where there are 2 numbers or one",
         ),
         (_negative, "the size without a name of the input `x` is open"),
         (_unfit_norm, "BatchNormalization"),

@@ -97,7 +97,7 @@ def _one_hot(site: Site) -> Lowered:
     # An index that is out of [-depth, depth - 1] has no place.
     size = f"{at.dtype}({count})"
     hit = f"{at.dtype}({names[axis]}) == {index} or {at.dtype}({names[axis]}) == {index} + {size}"
-    site.parameter("V", values)
+    site.parameter("V", values, (2,))
     site.stage(f"{place('Y', ranged(names, shape))} = V[1] if {hit} else V[0]")
     return site.computed("one_hot", ("Y", Tensor(values.dtype, shape)))
 

@@ -234,6 +234,13 @@ def place(name: str, subscripts: Sequence[str]) -> str:
     return f"{name}[{', '.join(subscripts)}]" if subscripts else name
 
 
+def each_of(site: Site, name: str, o: Operand, index: str, count: int) -> str:
+    """The element of an operand that has one number for all, or one for each of `count`. Raises Unsupported."""
+    if o.type.rank > 1 or o.type.size not in (1, count):
+        raise Unsupported(f"{o.type}, where there are {count} numbers or one")
+    return place(site.parameter(name, o), ["0" if o.type.size == 1 else index][: o.type.rank])
+
+
 def ranged(names: Sequence[str], shape: Sequence[int]) -> list[str]:
     """Indices with their ranges, `i in 4`."""
     return [f"{n} in {size}" for n, size in zip(names, shape, strict=True)]

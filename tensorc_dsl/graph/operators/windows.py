@@ -13,6 +13,7 @@ from tensorc_dsl.graph.operators.lowering import (
     Operand,
     Site,
     Writer,
+    each_of,
     offset,
     place,
     ranged,
@@ -199,21 +200,20 @@ def _convolved(site: Site) -> Lowered:
     return site.computed(stem, ("Y", Tensor(x.dtype, f.shape)))
 
 
-def _zero(site: Site, o: Operand | None, name: str, channel: str) -> str:
+def _zero(site: Site, o: Operand | None, name: str, channel: str, count: int) -> str:
     """What is subtracted from an integer: its zero point, for all or for each channel; empty for 0."""
     if o is None or (o.value is not None and not o.value.any()):
         return ""
     if o.scalar is not None:
         return f" - i32({o.dtype}({o.scalar}))"
-    at = [] if not o.type.rank else ["0" if o.type.size == 1 else channel]
-    return f" - i32({place(site.parameter(name, o), at)})"
+    return f" - i32({each_of(site, name, o, channel, count)})"
 
 
-def _scale(site: Site, o: Operand, name: str, channel: str) -> str:
+def _scale(site: Site, o: Operand, name: str, channel: str, count: int) -> str:
     """A scale, for all or for each channel."""
     if o.scalar is not None:
         return f"{o.dtype}({o.scalar})"
-    return place(site.parameter(name, o), [] if not o.type.rank else ["0" if o.type.size == 1 else channel])
+    return each_of(site, name, o, channel, count)
 
 
 def _deformed(site: Site) -> Lowered:
@@ -275,12 +275,12 @@ def _integer_convolved(site: Site) -> Lowered:
     linear = site.node.op == "QLinearConv"
     f = _filters(site, site.given(0), site.given(3 if linear else 1))
     zero_x, zero_f = (site.optional(n) for n in ((2, 5) if linear else (2, 3)))
-    source = padded(site, "X", ("n", "c"), f.window, "0", f"i32({{}}){_zero(site, zero_x, 'P', '0')}")
-    value = f.product(source, f"(i32({{}}){_zero(site, zero_f, 'Q', 'co')})")
+    source = padded(site, "X", ("n", "c"), f.window, "0", f"i32({{}}){_zero(site, zero_x, 'P', '0', 1)}")
+    value = f.product(source, f"(i32({{}}){_zero(site, zero_f, 'Q', 'co', f.made)})")
     if not linear:
         site.stage(f"Y[{f.ranges}] = {value}")
         return site.computed("conv_integer", ("Y", Tensor("i32", f.shape)))
-    scales = [_scale(site, site.given(n), name, "co") for n, name in ((1, "U"), (4, "V"), (6, "W"))]
+    scales = [_scale(site, site.given(n), name, "co", f.made) for n, name in ((1, "U"), (4, "V"), (6, "W"))]
     zero = site.given(7)
     site.stage(f"let S[{f.ranges}] = {value}")
     total = _biased(site, site.optional(8), f.made, place("S", f.names))
