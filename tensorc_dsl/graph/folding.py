@@ -149,7 +149,7 @@ def _reduce(f: Callable[..., Any]) -> Evaluate:
         axes = _axes(node, xs)
         if not axes and node.attributes.get("noop_with_empty_axes"):
             return [xs[0]]
-        kept = bool(node.attributes.get("keepdims", 1))
+        kept = node.attributes.get("keepdims", 1) == 1
         made = f(xs[0], axis=tuple(axes_of(axes, xs[0].ndim)) if axes else None, keepdims=kept)
         return [np.asarray(made, xs[0].dtype)]
 
@@ -240,7 +240,7 @@ def _extreme(f: Callable[..., Any]) -> Evaluate:
         last = node.attributes.get("select_last_index", 0)
         made = f(np.flip(xs[0], axis) if last else xs[0], axis=axis)
         made = xs[0].shape[axis] - 1 - made if last else made
-        return [np.expand_dims(made, axis) if node.attributes.get("keepdims", 1) else np.asarray(made)]
+        return [np.expand_dims(made, axis) if node.attributes.get("keepdims", 1) == 1 else np.asarray(made)]
 
     return evaluate
 

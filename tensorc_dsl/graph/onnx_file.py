@@ -102,9 +102,21 @@ def _load(onnx: Any, path: Path) -> tuple[ModelProto, Mapping[int, memoryview]]:
         model.ParseFromString(message)
     except DecodeError:
         raise _Wrong("it is cut off, or no ONNX file") from None
+    _require_text(model)
     if not model.graph.output or not model.opset_import:
         raise _Wrong("there is no graph in it")
     return model, cutter.data
+
+
+def _require_text(message: Any) -> None:
+    """Raise _Wrong if a name in the message, or in one inside it, is no text: protobuf lets it be bytes."""
+    for f, value in message.ListFields():
+        values = value if f.is_repeated else [value]
+        if f.type == f.TYPE_STRING and any(isinstance(v, bytes) for v in values):
+            raise _Wrong(f"a `{f.name}` in it is no text in UTF-8")
+        if f.message_type is not None:
+            for inner in values:
+                _require_text(inner)
 
 
 def _content(path: Path) -> memoryview:

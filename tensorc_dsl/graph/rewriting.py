@@ -262,7 +262,7 @@ def _normalized(view: _View, name: str) -> tuple[str, float] | None:
 def _is_mean(view: _View, name: str, of: str) -> bool:
     """Whether it is the mean of a value over its last dimension, which is kept."""
     node = view.maker(name, "ReduceMean")
-    if node is None or node.inputs[0] != of or not node.attributes.get("keepdims", 1):
+    if node is None or node.inputs[0] != of or node.attributes.get("keepdims", 1) != 1:
         return False
     given = view.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
     axes: Sequence[int] = node.attributes.get("axes") or ([] if given is None else given.reshape(-1).tolist())

@@ -568,6 +568,15 @@ def test_nodes_are_put_behind_what_they_use(opset: int, tmp_path: Path) -> None:
         np.testing.assert_allclose(made, wanted)
 
 
+@pytest.mark.parametrize("word", [b"Relu", b"wordy"])
+def test_names_that_are_no_text_are_refused(word: bytes, tmp_path: Path) -> None:
+    node = helper.make_node("Relu", ["x"], ["wordy"])
+    content = model([node], [value("x", 3)], ["wordy"]).SerializeToString().replace(word, b"\xff" + word[1:])
+    (tmp_path / "net.onnx").write_bytes(content)
+    with pytest.raises(TschedError, match="no text in UTF-8"):
+        import_onnx(tmp_path / "net.onnx")
+
+
 def test_data_beside_the_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "data.bin").write_bytes(np.arange(3, dtype=np.float32).tobytes())
     path = written(_external("data.bin")(), tmp_path)

@@ -222,6 +222,7 @@ MOVEMENT = [
 GRID = np.stack(np.meshgrid(np.arange(1, 7, 2), np.arange(2, 4), indexing="ij"), -1)
 SCATTERS = [
     Case("ScatterElements", [f32(5, 4), below(5, 3, 2), f32(3, 2)]),
+    Case("ReduceL1", [f32(1, 4), ints(0)], {"keepdims": -1}, fixed=(1,)),
     Case("ScatterElements", [f32(5, 4), below(5, 3, 2), f32(3, 2)], fixed=(1,)),
     *(Case("ScatterElements", [f32(3, 5, 2), below(5, 3, 7, 2), f32(3, 7, 2)], {"axis": 1, "reduction": how}, fixed=fixed)
       for how in ("none", "add", "mul", "max", "min") for fixed in ((), (1,))),

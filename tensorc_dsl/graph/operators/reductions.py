@@ -61,7 +61,7 @@ def _reduced(stem: str, formula: str, site: Site) -> Lowered:
             return Viewed(x.name, x.type)
         # Without axes, what is done before and after the sum is done to each element.
         axes = list(range(rank)) if is_whole else []
-    kept = bool(site.attribute("keepdims", 1))
+    kept = site.attribute("keepdims", 1) == 1
     names = indices(rank)
     site.parameter("X", x)
     ones = iter(f"o{n}" for n in range(rank))
@@ -110,7 +110,7 @@ def _position(word: str, site: Site) -> Lowered:
     x = site.given(0)
     axis = axis_of(site.attribute("axis", 0), x.type.rank)
     names = indices(x.type.rank)
-    kept, last = site.attribute("keepdims", 1), site.attribute("select_last_index", 0)
+    kept, last = site.attribute("keepdims", 1) == 1, site.attribute("select_last_index", 0)
     site.parameter("X", x)
     size = x.shape[axis]
     at = names.copy()
