@@ -549,7 +549,7 @@ def test_a_hostile_file_is_refused_with_a_reason(make: Callable[[], onnx.ModelPr
 @pytest.mark.parametrize("opset", [13, 18])
 def test_nodes_are_put_behind_what_they_use(opset: int, tmp_path: Path) -> None:
     """As converters to f16 add their nodes at the end. What a branch uses counts, and what it makes does not."""
-    branches = {
+    branches: dict[str, Any] = {
         f"{word}_branch": helper.make_graph(
             [helper.make_node("Neg", ["r"], ["y"]), helper.make_node(op, ["y"], [word])], word, [], [value(word, 3)]
         )
