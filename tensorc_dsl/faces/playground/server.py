@@ -141,6 +141,8 @@ class Playground(ThreadingHTTPServer):
         port: int = 0,
         include: Sequence[str] = (),
         records: str | None = None,
+        check: float = CHECK_SECONDS,
+        show: float = SHOW_SECONDS,
     ) -> None:
         """A server that listens on that port, or on a free one. Raises TschedError (E0931)."""
         try:
@@ -149,7 +151,7 @@ class Playground(ThreadingHTTPServer):
             raise TschedError(NO_PORT(None, port=port, why=(e.strerror or str(e)).lower())) from e
         self.source = source
         self.token = secrets.token_urlsafe(24)
-        self.desks = Desks(source.name, include, records, CHECK_SECONDS, SHOW_SECONDS)
+        self.desks = Desks(source.name, include, records, check, show)
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -45,21 +45,8 @@ def RESERVED(*focus: str, key: str, what: str, repair: str) -> None: ...
     at="key",
 )
 def NO_KEY(*focus: str) -> None: ...
-@refusal(
-    "E0345",
-    "`{target}` cannot store past the caches: {reason}",
-    help="annotate a block that writes an output which nothing in the kernel reads, with the value true",
-    at="key",
-)
-def NO_STREAM(*focus: str, target: str, reason: str) -> None: ...
-
-
-@refusal(
-    "E0345",
-    '"unroll.max_step" has no effect: {why}',
-    help="annotate a loop or the program with the largest number of steps that is unrolled, 0 for none",
-)
-def NO_STEPS(*focus: str, why: str) -> None: ...
+@refusal("E0345", '"{key}" has no effect on `{target}`: {why}', help="{repair}", at="key")
+def NO_EFFECT(*focus: str, key: str, target: str, why: str, repair: str) -> None: ...
 
 
 _STEPS = {
@@ -91,27 +78,26 @@ def _refuse_step(program: Program, loop: str, key: str) -> None:
         raise RESERVED(program, loop, key=key, what=f"what `{step}` proves of a loop", repair=f"use `{step}`")
 
 
-def _refuse_stream(program: Program, target: LoopRef | BlockRef | None, value: object) -> None:
+def _refuse_hint(program: Program, target: LoopRef | BlockRef | None, key: str, value: object) -> None:
     """Refuse a hint that would have no effect."""
-    focus = () if target is None else (target.name,)
-    name = program.name if target is None else target.name
-    reason = f"{value} is not true" if value is not True else "it is not a block"
-    if value is True and isinstance(target, BlockRef):
-        reason = stream_problem(program, the_block(program, target)[1])
-    if reason:
-        raise NO_STREAM(program, *focus, target=name, reason=reason)
+    focus, shown = () if target is None else (target.name,), json.dumps(value)
+    if key == STREAM:
+        why = f"{shown} is not true" if value is not True else "it is not a block"
+        if value is True and isinstance(target, BlockRef):
+            why = stream_problem(program, the_block(program, target)[1])
+        repair = "annotate a block that writes an output which nothing in the kernel reads, with the value true"
+    elif key == MAX_STEP:
+        counts = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        why = f"{shown} is no number of steps" if not counts else "it is a block" * isinstance(target, BlockRef)
+        repair = "annotate a loop or the program with the largest number of steps that is unrolled, 0 for none"
+    else:
+        return
+    if why:
+        name = program.name if target is None else target.name
+        raise NO_EFFECT(program, *focus, key=key, target=name, why=why, repair=repair)
 
 
-def _refuse_steps(program: Program, target: LoopRef | BlockRef | None, value: object) -> None:
-    """Refuse a limit of unrolling that is no count of steps, or stands where lowering does not look."""
-    focus = () if target is None else (target.name,)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise NO_STEPS(program, *focus, why=f"{json.dumps(value)} is no number of steps")
-    if isinstance(target, BlockRef):
-        raise NO_STEPS(program, *focus, why=f"`{target.name}` is a block")
-
-
-@primitive(NO_LOOP, NO_BLOCK, NO_KEY, RESERVED, NO_STREAM, NO_STEPS)
+@primitive(NO_LOOP, NO_BLOCK, NO_KEY, RESERVED, NO_EFFECT)
 def annotate(
     program: Program, target: LoopRef | BlockRef | None, key: str, value: int | float | str | bool
 ) -> Rewrite[None]:
@@ -125,10 +111,7 @@ def annotate(
     """
     if not key:
         raise NO_KEY(program, *(() if target is None else (target.name,)))
-    if key == MAX_STEP:
-        _refuse_steps(program, target, value)
-    if key == STREAM:
-        _refuse_stream(program, target, value)
+    _refuse_hint(program, target, key, value)
 
     match part := the_part(program, target):
         case For():
