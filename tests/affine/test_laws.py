@@ -15,6 +15,7 @@ from tensorc_dsl.elaborate.user_reducers import reducer_of
 from tensorc_dsl.ir.dtypes import BOOL, DTYPES, F32, F64, I8, I16, I32, I64, U8, U16, U32, DType
 from tensorc_dsl.ir.expr import Binary, Compare, Const, Expr, Load, Select, Var, rewrite_expr
 from tensorc_dsl.ir.reductions import Combiner
+from tensorc_dsl.proof.sets import laws
 from tensorc_dsl.proof.sets.laws import LAWS, Broken, Holds, Law, Verdict, difference, sides, verdicts
 from tensorc_dsl.reference.values import Box, Values
 from tensorc_dsl.syntax.parse import parse
@@ -177,6 +178,21 @@ SHIFTED = (
 )
 def test_reducers_of_several_values(text: str, types: tuple[DType, ...], expected: str) -> None:
     assert letters(verdicts(combined(text, *types))) == expected
+
+
+QUATERNIONS = """((a, b, c, d), (e, f, g, h)) = (
+    a * e - b * f - c * g - d * h, a * f + b * e + c * h - d * g,
+    a * g - b * h + c * e + d * f, a * h + b * g - c * f + d * e) identity (1.0, 0.0, 0.0, 0.0)"""
+
+
+def test_sums_of_products_of_the_same_operands_are_undefined_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(laws, "_same_where_nan", None)  # 4,095 sets of undefined operands, each with eight normal forms
+    assert letters(verdicts(combined(QUATERNIONS, *(F64,) * 4))) == "-++"
+
+
+def test_an_operand_of_one_side_alone_can_be_undefined_there() -> None:
+    found = verdicts(combined("((a, b), (c, d)) = (a + c, b + d + (a - a)) identity (0.0, 0.0)", F32, F32))
+    assert letters(found) == "?++"
 
 
 def test_an_example_has_all_values() -> None:

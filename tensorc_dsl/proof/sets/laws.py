@@ -333,9 +333,10 @@ def _verdict(law: Law, c: Combiner) -> Verdict:
             return refuted(
                 [float(v) if t.is_float else int(v) for v, t in zip(apart, both.operands.values(), strict=True)]
             )
-    for count in range(1, len(both.floats) + 1):
+    chosen = [(a, b) for a, b in both.pairs if not _undefined_together(a, b)]
+    for count in range(1, len(both.floats) + 1 if chosen else 0):
         for some in combinations(both.floats, count):
-            if not all(_same_where_nan(a, b, both.operands, some) for a, b in both.pairs):
+            if not all(_same_where_nan(a, b, both.operands, some) for a, b in chosen):
                 shown = samples.nan_example(both.pairs, both.operands)
                 return Open(law, None if shown is None else refuted(shown))
     return Holds(law)
@@ -347,6 +348,25 @@ def _same(a: Expr, b: Expr, given: Mapping[str, Special]) -> bool:
         return normal(a, given) == normal(b, given)
     except Unknown:
         return False
+
+
+def _undefined_together(a: Expr, b: Expr) -> bool:
+    """Whether two sums of products have the same operands: any of them that is NaN makes both NaN."""
+    return (names := _summed(a)) is not None and names == _summed(b)
+
+
+def _summed(e: Expr) -> frozenset[str] | None:
+    """The operands of a sum of products; None of another expression, which may leave an operand out that is NaN."""
+    match e:
+        case Load(buffer=name, indices=()) if e.dtype.is_float:
+            return frozenset((name,))
+        case Const(value=value) if e.dtype.is_float and isfinite(value):
+            return frozenset()
+        case Binary(op="+" | "-" | "*", lhs=x, rhs=y):
+            a, b = _summed(x), _summed(y)
+            return None if a is None or b is None else a | b
+        case _:
+            return None
 
 
 def _same_where_nan(a: Expr, b: Expr, operands: Mapping[str, DType], some: tuple[str, ...]) -> bool:
