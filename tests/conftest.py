@@ -188,7 +188,7 @@ def has_parts(config: pytest.Config) -> bool:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """How long all tests take, and what to do where that is too long."""
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
-    lines = ["all tests take about 14 minutes on two idle cores; `make test MINUTES=5` starts none after five minutes"]
+    lines = ["all tests take 9 to 14 minutes on two idle cores; `make test MINUTES=5` starts none after five minutes"]
     if load > cores / 2:
         times = f"{1 + load / cores:.1f}"
         lines.append(
