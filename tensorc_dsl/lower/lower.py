@@ -55,12 +55,13 @@ from tensorc_dsl.lower.flat import (
 )
 from tensorc_dsl.lower.partition import partition
 from tensorc_dsl.lower.storage import buffer_loops, element_count, flatten_params, in_place, params_of, place
-from tensorc_dsl.lower.trim_bounds import hoist_guards, known_of, narrow
+from tensorc_dsl.lower.trim_bounds import guard_folds, hoist_guards, known_of, narrow
 from tensorc_dsl.proof.sets.constants import preparation, told_by
 from tensorc_dsl.proof.sets.dependence import races
 from tensorc_dsl.proof.sets.instructions import Match, match_nest, match_store
 from tensorc_dsl.proof.sets.linear_forms import FAR, Interval, Ranges, negate
 from tensorc_dsl.proof.sets.simplify import essential, extent_ranges
+from tensorc_dsl.proof.sets.store_guards import never_negative_zero
 
 
 def join_cases(program: Program, kernels: Sequence[Kernel]) -> Kernel:
@@ -433,7 +434,9 @@ def collapse_parallel(body: tuple[Flat, ...], *, inside: bool) -> tuple[Flat, ..
 
 
 def _partition(u: Unit) -> Unit:
-    return replace(u, flat=partition(u.loops, open_sizes=bool(u.program.dims)))
+    is_open = bool(u.program.dims)
+    loops = guard_folds(u.loops, never_negative_zero(u.whole)) if is_open else u.loops
+    return replace(u, flat=partition(loops, open_sizes=is_open))
 
 
 def _bounds(u: Unit) -> Unit:

@@ -256,6 +256,30 @@ def asks(s: Flat, above_zero: frozenset[str]) -> frozenset[str]:
     return own.union(*(asks(x, above_zero) for x in s.body))
 
 
+def guard_folds(
+    body: tuple[Flat, ...], above_zero: frozenset[str], lanes: frozenset[str] = frozenset()
+) -> tuple[Flat, ...]:
+    """The same results, with folds of lanes under the conditions over open sizes without which they change nothing: their
+    loops are cut there, as those of other guards, and lanes behind an end are no choices in all iterations.
+
+    m[j] = max(m[j], X[o * 16 + j] if o * 16 + j < N else -inf)  ->  if o * 16 + j < N { m[j] = max(m[j], X[o * 16 + j]) }
+    """
+    out: list[Flat] = []
+    for s in body:
+        match s:
+            case Store():
+                asked = () if lanes.isdisjoint(asks(s, above_zero)) else _needed(s, above_zero)
+                conds = [c for c in asked if dims_in(c) and not loads(c) and not lanes.isdisjoint(free_vars(c))]
+                cond = conjunction(tuple(conds))
+                out += (s,) if cond is None else (If(cond, decided((s,), conds)),)
+            case Loop(kind=LoopKind.TENSORIZED) | Instruction() | Collective() | Shuffle():
+                out.append(s)
+            case _:
+                inner = lanes | {s.var} if isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED else lanes
+                out.append(replace(s, body=guard_folds(s.body, above_zero, inner)))
+    return tuple(out)
+
+
 # What the conditions of the work of a loop say of its bounds.
 
 

@@ -128,3 +128,32 @@ def test_sums_of_the_last_columns_stay_in_registers() -> None:
     for n in (1, 15, 16, 17, 33, 63, 64):
         a, b = (np.random.default_rng(n).standard_normal(shape).astype(np.float32) for shape in ((4, 9), (9, n)))
         np.testing.assert_allclose(kernel(a, b), a @ b, rtol=1e-4, atol=1e-5)
+
+
+ROWS = """
+use std.ops.{softmax}
+schedule lanes for softmax {
+    let [i, j] = m.loops
+    let [j0, j1] = split(j, [_, 16], partial=true)
+    let part = rfactor(m, j1, axis=-1)
+    compute_at(part, m.loops[0])
+    reorder(j0, j1)
+    vectorize(j1)
+}
+task softmax = softmax(M=3, N=1..80) with lanes
+"""
+
+
+def test_lanes_of_open_rows_are_masked_in_the_last_step_alone() -> None:
+    task = loads(ROWS)["softmax"]
+    trace = task.sample(0)
+    code = task.lowered_text(trace)
+    (whole, *others) = re.findall(r"for j_0 in 0 \.\. (.*) \{", code)
+    assert (whole, others) == ("N / 16", [])
+    assert "if -inf" not in code and "else -inf" not in code
+    kernel = task.replay(trace)
+    for n in (1, 15, 16, 17, 79, 80):
+        x = np.random.default_rng(n).standard_normal((3, n)).astype(np.float32)
+        x[1, n // 2] = np.nan
+        e = np.exp(x - x.max(axis=1, keepdims=True))
+        np.testing.assert_allclose(kernel(x), e / e.sum(axis=1, keepdims=True), rtol=1e-4)
