@@ -26,6 +26,7 @@ from tensorc_dsl.elaborate.problems import (
     SCAN_PLACE,
     SELF_READ,
     SIZE_BY_SHAPE,
+    STEPS_TOGETHER,
     STORED_ONLY,
     TOO_EARLY,
     UNKNOWN_FUNCTION,
@@ -264,7 +265,7 @@ def _wrong(x: tree.Expr, scope: StageNames, part: Literal["", "init", "step"], w
             elif not part:
                 yield SELF_READ(span, name=name)
         case tree.IndexExpr(base=tree.Name(id=name, span=span)) if name in scope.later:
-            yield TOO_EARLY(span, name=name)
+            yield TOO_EARLY(span, name=name, notes=(STEPS_TOGETHER,) if part == "step" else ())
         case tree.IndexExpr(base=tree.Name(id=name, span=span)) if name not in scope.tensors:
             yield UNKNOWN_NAME(
                 span, what="tensor", name=name, notes=near(name, scope.tensors, f"declare `{name}` first")

@@ -323,6 +323,10 @@ def SCAN_LAG(*, stage: str, found: str, position: int, index: str) -> None: ...
 def SCAN_BOTH(*, stage: str, found: str, position: int, index: str) -> None: ...
 
 
+STEPS_TOGETHER = help_note(
+    "scans that read each other are one, with an index for the value: "
+    "`S[t, v in 2, …] = scan[t] init … step (… if v == 0 else …)`"
+)
 SCAN_BEGINS = help_note("`init` gives the first element alone; a step that looks further back needs a condition")
 
 

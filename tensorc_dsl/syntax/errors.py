@@ -317,8 +317,18 @@ def _by_kind(at: Place) -> str:
             return f"dimensions stand in brackets: `{at.statement[-1]}[N]`"
         case "COMPARE" if str(token) == "==" and "EQUAL" in accepts:
             return "`=` says what an element is; `==` compares"
+        case "INT" if before == "," and accepts <= {"NAME", "RSQB", *SOFT_WORDS} and "COMPUTE" in at.header:
+            return "an index is a name, and the line holds for all its values: `C[i, j] = A[i] if j == 0 else B[i]`"
         case "INT" if before == "[" and accepts <= {"NAME", "RSQB", *SOFT_WORDS} and "COMPUTE" in at.header:
             return "an index is a name, and the line holds for all its values; a single value is `-> C: f32`, `C = …`"
+        case "PLUS" | "MINUS" if _is_place(at):
+            shifted = f"X[{at.statement[-1]} {'-' if token == '+' else '+'} 1]"
+            return f"an index is a name, and the line holds for all its values; shift what is read: `{shifted}`"
+        case "STAR" | "SLASH" if _is_place(at):
+            i = at.statement[-1]
+            return f"an index is a name, and the line holds for all its values: `X[{i} / 2] if {i} % 2 == 0 else 0.0`"
+        case "LSQB" | "LPAR" if _is_place(at):
+            return "data choose terms, not places: a histogram is `H[v] = sum[n] (1.0 if X[n] == i32(v) else 0.0)`"
         case "LSQB" | "NAME" if accepts == {"COLON"}:
             return "a tensor has a name and a type: `C: f32[M]`"
         case "LSQB" if accepts == {"LPAR"}:
@@ -367,6 +377,11 @@ def _names_several(at: Place) -> bool:
     if at.token.type == "LPAR":
         return before == ["LET"]
     return before[:-1] == ["LET"] or (before == ["NAME"] and "_NL" in at.accepts)
+
+
+def _is_place(at: Place) -> bool:
+    """Whether the word follows an index on the left side of a stage."""
+    return "COMPUTE" in at.header and at.accepts >= {"COMMA", "IN", "RSQB"} and "PLUS" not in at.accepts
 
 
 def _beside(at: Place) -> str:

@@ -65,6 +65,26 @@ MISTAKES = {
         "an index is a name, and the line holds for all its values; a single value is `-> C: f32`, `C = …`",
         compute("A: f32[M]) -> C: f32", "C = sum[i] A[i]"),
     ),
+    "an output at a shifted place": (
+        compute("A: f32[M]) -> C: f32[M]", "C[i + 1] = A[i]"),
+        "an index is a name, and the line holds for all its values; shift what is read: `X[i - 1]`",
+        compute("A: f32[M]) -> C: f32[M]", "C[i] = A[i - 1] if i >= 1 else 0.0"),
+    ),
+    "an output at every second place": (
+        compute("A: f32[M]) -> C: f32[2 * M]", "C[i * 2] = A[i]"),
+        "an index is a name, and the line holds for all its values: `X[i / 2] if i % 2 == 0 else 0.0`",
+        compute("A: f32[M]) -> C: f32[2 * M]", "C[i] = A[i / 2] if i % 2 == 0 else 0.0"),
+    ),
+    "an output of columns": (
+        compute("A: f32[M], B: f32[M]) -> C: f32[M, 2]", "C[i, 0] = A[i]"),
+        "an index is a name, and the line holds for all its values: `C[i, j] = A[i] if j == 0 else B[i]`",
+        compute("A: f32[M], B: f32[M]) -> C: f32[M, 2]", "C[i, j] = A[i] if j == 0 else B[i]"),
+    ),
+    "an output at a place that data name": (
+        compute("A: i32[M]) -> C: f32[N]", "C[A[i]] += 1.0"),
+        "data choose terms, not places: a histogram is `H[v] = sum[n] (1.0 if X[n] == i32(v) else 0.0)`",
+        compute("A: i32[M]) -> C: f32[N]", "C[v] = sum[n] (1.0 if A[n] == i32(v) else 0.0)"),
+    ),
     "a use of everything": (
         "use std.cpu.*\n",
         "name what is used, `use std.cpu.{a, b}`, or use the whole file, `use std.cpu`",

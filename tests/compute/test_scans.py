@@ -157,3 +157,27 @@ def test_a_step_reads_on_one_side_of_itself() -> None:
         "  |                                                                                ^^^^^ `j + 1`\n"
         "  = help: let subscript 1 of `Y` be below `j` wherever the step reads it, or above it"
     )
+
+
+def test_scans_that_read_each_other_are_told_to_be_one() -> None:
+    apart = (
+        "compute turn(A: f32[1]) -> S: f32[T] {\n"
+        "    let x[t in T] = scan[t] init A[0] step x[t - 1] - 0.5 * y[t - 1]\n"
+        "    let y[t in T] = scan[t] init 1.0 step y[t - 1] + 0.5 * x[t - 1]\n"
+        "    S[t] = x[t] + y[t]\n"
+        "}\n"
+    )
+    (found,) = errors(apart, T=5)
+    assert "help: scans that read each other are one, with an index for the value" in found
+    together = (
+        "compute turn(A: f32[1]) -> S: f32[T] {\n"
+        "    let z[t in T, v in 2] = scan[t] init (A[0] if v == 0 else 1.0)\n"
+        "        step (z[t - 1, 0] - 0.5 * z[t - 1, 1] if v == 0 else z[t - 1, 1] + 0.5 * z[t - 1, 0])\n"
+        "    S[t] = z[t, 0] + z[t, 1]\n"
+        "}\n"
+    )
+    x, y, sums = float(X[0]), 1.0, list[float]()
+    for _ in range(5):
+        sums.append(x + y)
+        x, y = x - 0.5 * y, y + 0.5 * x
+    np.testing.assert_allclose(everywhere(build(together, T=5), {"A": X[:1]})["S"], sums, rtol=1e-6)
