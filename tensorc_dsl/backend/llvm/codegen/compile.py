@@ -11,7 +11,7 @@ from tensorc_dsl.backend.llvm.codegen.expressions import Expressions
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module, Past, Scalar, SymbolTable, Value
 from tensorc_dsl.backend.llvm.codegen.machine import Machine, native_triple
 from tensorc_dsl.backend.llvm.codegen.statements import Plan, Statements, whole_lines
-from tensorc_dsl.backend.llvm.lower.passes import code_size
+from tensorc_dsl.backend.llvm.lower.code_size import code_size
 from tensorc_dsl.backend.memory import MOST_BYTES
 from tensorc_dsl.backend.protocol import Code, CompileError
 from tensorc_dsl.base.frozen import frozen

@@ -23,7 +23,8 @@ from tensorc_dsl.backend.llvm.codegen.function import (
 )
 from tensorc_dsl.backend.llvm.codegen.permuted_vectors import shifted, turned, write_turned
 from tensorc_dsl.backend.llvm.kind import OPERATIONS, SPLAT, Call, Leaf, bits_of, call_of, operand_bits, values_of
-from tensorc_dsl.backend.llvm.lower.passes import AT_ONCE, Fetch, at_once, code_size, fetch_ahead, fits_registers
+from tensorc_dsl.backend.llvm.lower.code_size import AT_ONCE, at_once, code_size, fits_registers
+from tensorc_dsl.backend.llvm.lower.passes import Fetch, fetch_ahead
 from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import BOOL
 from tensorc_dsl.ir.expr import (

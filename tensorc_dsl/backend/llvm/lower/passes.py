@@ -12,15 +12,20 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import is_
 
+from tensorc_dsl.backend.llvm.lower.code_size import (
+    code_size,
+    fits_registers,
+    is_long,
+    steps,
+    written_stores,
+)
+from tensorc_dsl.backend.llvm.lower.remainders import copy_tiles, end_loops
 from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
     ONE,
-    Call,
     Compare,
-    Const,
     Expr,
-    Load,
     Logic,
     Not,
     Select,
@@ -38,10 +43,9 @@ from tensorc_dsl.ir.expr import (
     sub,
     substitute,
 )
-from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import MAX_STEP, Annotation, For, LoopKind, Program, Store, is_in_order, walk
 from tensorc_dsl.ir.reductions import fold_of
-from tensorc_dsl.ir.target import CACHE_LINE, REGISTER_FILE
+from tensorc_dsl.ir.target import CACHE_LINE
 from tensorc_dsl.lower.flat import (
     Alloc,
     Flat,
@@ -57,6 +61,7 @@ from tensorc_dsl.lower.flat import (
     stride,
 )
 from tensorc_dsl.lower.lower import COMMON, Pass, Unit, bind_instructions, instructions, lower
+from tensorc_dsl.lower.trim_bounds import Around, known_of
 from tensorc_dsl.proof.sets.simplify import conjuncts, simplify
 
 # Takes choices that all lanes share out of vectorized loops: those of a row that may be the border of an image.
@@ -245,11 +250,6 @@ def _keep(s: Flat, in_lanes: bool) -> Flat:
     return replace(s, body=fixed) if walkers and not any(_walkers(fixed, s.name, {})) else s
 
 
-def fits_registers(s: Alloc) -> bool:
-    """Whether a buffer is on the stack and small enough for registers."""
-    return s.space == "stack" and (constant(s.size) or 0) * s.dtype.bytes <= REGISTER_FILE
-
-
 def _walkers(body: tuple[Flat, ...], name: str, serial: dict[str, Loop]) -> Iterator[str]:
     """The serial loops inside `body` whose variables occur in the subscripts of `name`."""
     for s in body:
@@ -380,131 +380,6 @@ def _is_lane_fold(s: Loop, small: frozenset[str]) -> bool:
     return bool(moving) and all(x.buffer in small and stride(x.indices[0], s.var) == 1 for x in moving)
 
 
-# How much code flat statements become: what limits unrolling, and how many vectors are written side by side.
-
-
-AT_ONCE = 4
-"""The number of native vectors per store and pass of a long vectorized loop: it hides latencies and fits the registers."""
-
-PASS_CODE = 64
-"""The largest `code_size` of a pass of several vectors in a large kernel. Four of a long expression are four times as much
-code, and took as long in a chain of pyramids."""
-
-_LANES, _PIECES = 16, 8
-"""The largest number of lanes of a vector, and of vectors, for which a vectorized loop is written out at once."""
-
-
-def code_size(body: tuple[Flat, ...]) -> int:
-    """The approximate number of instructions of a body: unrolled loops count in full, vectorized ones per 16 lanes.
-
-    An expression over variables of unrolled loops alone is a constant in the code, such as the factors of a transform that
-    are computed from its indices.
-    """
-    known = frozenset(s.var for s in inside(body) if isinstance(s, Loop) and s.kind is LoopKind.UNROLLED)
-    return _size(body, lambda s: 2 + expression_size(s.value, known), _vectors)
-
-
-def written_stores(body: tuple[Flat, ...]) -> int:
-    """The number of stores of a body; a vectorized loop whose lanes are not contiguous is written lane by lane, unless the
-    tile is transposed in registers."""
-    apart = _LANES * _PIECES
-    turned = frozenset(
-        s.body[0].var for s in inside(body) if isinstance(s, Loop) and isinstance(s.body[0], Loop) and _turns(s)
-    )
-
-    def written(s: Loop) -> int:
-        return min(apart, _iterations(s)) if _lanes_lie_apart(s) and s.var not in turned else _vectors(s)
-
-    return _size(body, lambda _: 1, written)
-
-
-def _turns(s: Loop) -> bool:
-    """Whether an unrolled loop around a vectorized one has the form of a tile that is transposed: what does not lie along the
-    lanes of one loop lies along the other."""
-    (across,) = s.body if len(s.body) == 1 else (None,)
-    if s.kind is not LoopKind.UNROLLED or not isinstance(across, Loop) or across.kind is not LoopKind.VECTORIZED:
-        return False
-    (x,) = across.body if len(across.body) == 1 else (None,)
-    if not isinstance(x, Store) or stride(x.indices[0], across.var) != 1:
-        return False
-    loads = store_loads(x)
-    return all(
-        x.buffer != r.buffer and (stride(r.indices[0], across.var) in (0, 1) or stride(r.indices[0], s.var) == 1)
-        for r in loads
-    )
-
-
-def steps(body: tuple[Flat, ...]) -> int:
-    """The number of stores in one pass over a body with unrolled loops written out; a vectorized loop is one pass.
-
-    If its lanes are not contiguous in memory, it counts once per lane, since each is moved separately.
-    """
-    return _size(body, lambda _: 1, lambda s: _iterations(s) if _lanes_lie_apart(s) else 1)
-
-
-def _size(body: tuple[Flat, ...], of_store: Callable[[Store], int], of_vector: Callable[[Loop], int]) -> int:
-    total = 0
-    for s in body:
-        inner = of_store(s) if isinstance(s, Store) else _size(s.body, of_store, of_vector)
-        if isinstance(s, Loop) and s.kind is LoopKind.UNROLLED:
-            inner *= _iterations(s)
-        elif isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED:
-            inner *= of_vector(s)
-        total += inner
-    return total
-
-
-def _vectors(s: Loop) -> int:
-    """The number of vectors for which a vectorized loop is written out."""
-    return min(_PIECES, -(-_iterations(s) // _LANES))
-
-
-def is_long(s: Loop) -> bool:
-    """Whether a vectorized loop is too long to be written out, so that it stays a loop."""
-    return s.kind is LoopKind.VECTORIZED and _iterations(s) > _PIECES * _LANES
-
-
-def _iterations(s: Loop) -> int:
-    """The number of iterations of a loop; 1 if it is not known."""
-    begin, end = constant(s.begin), constant(s.end)
-    return end - begin if begin is not None and end is not None else 1
-
-
-@by_identity(256)
-def _lanes_lie_apart(s: Loop) -> bool:
-    """Whether some access in a vectorized loop is neither the same element for all lanes nor contiguous."""
-    accesses = [i for x in stores(s.body) for i in (*x.indices, *(j for r in store_loads(x) for j in r.indices))]
-    return any(stride(i, s.var) not in (0, 1) for i in accesses)
-
-
-def expression_size(e: Expr, known: frozenset[str]) -> int:
-    """The approximate number of instructions of an expression if the variables `known` are constants."""
-    return _expression_size(e, known)[0]
-
-
-def _expression_size(e: Expr, known: frozenset[str]) -> tuple[int, bool]:
-    """The size, and whether the expression is a constant."""
-    match e:
-        case Const():
-            return 0, True
-        case Var(name=name):
-            return 0, name in known
-        case Load():
-            return 2, False
-        case _:
-            parts = [_expression_size(part, known) for part in children(e)]
-            inside = sum(size for size, _ in parts)
-            if isinstance(e, Call):
-                return 20 + inside, False
-            return (0, True) if all(number for _, number in parts) else (1 + inside, False)
-
-
-def at_once(body: tuple[Flat, ...]) -> int:
-    """The number of native vectors, 1, 2 or 4, for which a pass of a long vectorized loop has code in a large kernel."""
-    size = code_size(body)
-    return next((n for n in (AT_ONCE, AT_ONCE // 2) if n * size <= PASS_CODE), 1)
-
-
 # The passes of CPUs: the common ones, then vectors, unrolling and registers.
 
 
@@ -530,6 +405,11 @@ def _fold_across(u: Unit) -> Unit:
     return u if is_in_order(u.whole) else replace(u, flat=fold_across(u.loops))
 
 
+def _rows(u: Unit) -> Unit:
+    known = known_of(u.whole, u.program.params)
+    return replace(u, flat=copy_tiles(end_loops(u.loops, known, Around({})), known)) if u.program.dims else u
+
+
 def _bind(u: Unit) -> Unit:
     return replace(u, flat=bind_instructions(u.loops, instructions(u.program)))
 
@@ -547,6 +427,9 @@ PASSES = (
     Pass("registers", lambda u: replace(u, flat=keep_in_registers(u.loops)), "small buffers become registers"),
     Pass(
         "limit", lambda u: replace(u, flat=limit_unrolling(u.loops, UNROLL_LIMIT)), "too long unrolled loops are serial"
+    ),
+    Pass(
+        "rows", _rows, "what is behind the last whole tile ends with its rows; sums have code for each number of them"
     ),
     Pass("instructions", _bind, "tensorized loops become instructions"),
 )

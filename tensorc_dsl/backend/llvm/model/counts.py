@@ -18,7 +18,7 @@ from typing import assert_never
 
 from tensorc_dsl.backend.llvm.codegen.statements import code_for
 from tensorc_dsl.backend.llvm.kind import operand_bits
-from tensorc_dsl.backend.llvm.lower.passes import AT_ONCE
+from tensorc_dsl.backend.llvm.lower.code_size import AT_ONCE
 from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.ir.dtypes import BOOL, INDEX
 from tensorc_dsl.ir.expr import (
