@@ -22,7 +22,7 @@ import pytest
 from hypothesis import settings
 
 from tensorc_dsl.backend.llvm import backend
-from tensorc_dsl.backend.llvm.model import cycles
+from tensorc_dsl.backend.llvm.model import threads
 from tensorc_dsl.backend.llvm.model.machine import keep_common
 from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.faces.api import kernel, searching, tasks
@@ -108,7 +108,7 @@ def a_busy_machine_is_not_waited_for() -> Iterator[None]:
 def small_kernels_run_on_threads_too() -> Iterator[None]:
     """The arrays of tests are small: their kernels would run on one thread, and the code for several would not be tested."""
     with pytest.MonkeyPatch.context() as m:
-        m.setattr(cycles, "ALONE", 0.0)
+        m.setattr(threads, "HANDED", 1e-6)
         yield
 
 

@@ -49,11 +49,15 @@ class Loop:
 
 @frozen
 class Parallel:
-    """Loops from 0 whose iterations run in any order and at once: one task per combination, the last loop fastest."""
+    """Loops from 0 whose iterations run in any order and at once: one task per combination, the last loop fastest.
+
+    `worth` is a number of threads: more would have so little to do that to start them takes longer. None if all are worth it.
+    """
 
     vars: tuple[str, ...]
     extents: tuple[Expr, ...]
     body: tuple[Flat, ...]
+    worth: Expr | None = None
 
 
 @frozen

@@ -11,7 +11,7 @@ import pytest
 import tensorc_dsl
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.model import machine as model
-from tensorc_dsl.backend.llvm.model.counts import counted
+from tensorc_dsl.backend.llvm.model.counts import counted, evaluate
 from tensorc_dsl.backend.llvm.model.cycles import (
     BOUNDS,
     COLUMNS,
@@ -22,15 +22,15 @@ from tensorc_dsl.backend.llvm.model.cycles import (
     explained,
     features,
     reached,
-    workers,
 )
 from tensorc_dsl.backend.llvm.model.machine import Machine, forget
+from tensorc_dsl.backend.llvm.model.threads import shared_out, workers
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api.schedules import sample
 from tensorc_dsl.interp.space import Space
 from tensorc_dsl.ir.parse import parse_program
 from tensorc_dsl.ir.target import Target
-from tensorc_dsl.lower.flat import Kernel, LowerError
+from tensorc_dsl.lower.flat import Kernel, LowerError, Parallel, inside
 from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.tuning.machine.host import host_target
 from tests.codegen.test_instructions import MATMUL, scheduled
@@ -391,7 +391,7 @@ def test_an_instruction_is_one_operation(operands: str, loads: int) -> None:
 
 
 def test_a_small_kernel_is_worth_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tensorc_dsl.backend.llvm.model.cycles.ALONE", 4000.0)
+    monkeypatch.setattr("tensorc_dsl.backend.llvm.model.threads.HANDED", 2000.0)
     target = replace(TARGET, cores=4)
 
     def scaled(rows: int) -> Kernel:
@@ -405,6 +405,53 @@ def test_a_small_kernel_is_worth_one_thread(monkeypatch: pytest.MonkeyPatch) -> 
 
     small, large = scaled(8), scaled(8000)
     assert (workers(small, target, 4), workers(large, target, 4), workers(large, target, 1)) == (1, 4, 1)
+
+
+OPEN = """
+compute scale(X: f32[M, N], w: f32[N]) -> Y: f32[M, N] { Y[i, j] = exp(X[i, j]) * w[j] }
+compute triangle(X: f32[M, M]) -> y: f32[M] { y[i] = sum[k] (X[i, k] if k <= i else 0.0) }
+compute rows(R: i32[M + 1], V: f32[L]) -> y: f32[M] {
+    y[i in M] = sum[k] (V[k] if R[i] <= i32(k) and i32(k) < R[i + 1] else 0.0)
+}
+schedule by_rows for scale {
+    let [i, j] = Y.loops
+    let [j0, j1] = split(j, [_, 16], partial=true)
+    vectorize(j1)
+    parallel(i)
+}
+schedule each for triangle { parallel(y.loops[0]) }
+schedule ragged for rows { parallel(y.loops[0]) }
+task scale = scale(M=1..4096, N=1..4096) with by_rows
+task triangle = triangle(M=1..4096) with each
+task rows = rows(M=1..64, L=1..4096) with ragged
+"""
+
+
+def worth(name: str, threads: int, **sizes: float) -> list[float | None]:
+    """For how many threads the parallel loops of a kernel have work."""
+    program = tensorc_dsl.loads(OPEN)[name].sample(0).program
+    loops = [s for s in inside(shared_out(lower_cpu(program), TARGET, threads).body) if isinstance(s, Parallel)]
+    return [None if s.worth is None else evaluate(s.worth, sizes) for s in loops]
+
+
+def test_a_loop_of_open_sizes_is_worth_as_many_threads_as_it_has_work_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensorc_dsl.backend.llvm.model.threads.HANDED", 2000.0)
+    (small,), (large,) = worth("scale", 8, M=2, N=16), worth("scale", 8, M=4096, N=4096)
+    assert small is not None and small < 1 and large == 8
+    (one,), (two,) = worth("scale", 1000, M=16, N=256), worth("scale", 1000, M=32, N=256)
+    assert one is not None and two is not None and two == pytest.approx(2 * one) and 1 < one < 100
+    (none,) = worth("scale", 8, M=4096, N=0)
+    assert none is not None and none < 1
+
+
+def test_loops_that_depend_on_others_count_as_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensorc_dsl.backend.llvm.model.threads.HANDED", 2000.0)
+    (half,), (whole,) = worth("triangle", 10**9, M=1000), worth("triangle", 10**9, M=2000)
+    assert half is not None and whole is not None and whole == pytest.approx(4 * half, rel=0.05)
+
+
+def test_a_loop_whose_length_data_decide_takes_all_threads() -> None:
+    assert worth("rows", 8, M=1, L=1) == [None]
 
 
 def test_a_machine_is_measured_twice_and_the_better_of_each_number_is_kept(

@@ -95,3 +95,32 @@ def test_a_process_that_used_threads_ends_cleanly() -> None:
     code = "from tensorc_dsl.backend.llvm.runtime.native import fork_join_seconds as f; f(3, 100); f(2, 100)"
     for _ in range(3):
         assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+COUNTED = """
+import os
+import numpy as np
+import tensorc_dsl
+
+task = tensorc_dsl.loads('''
+compute scale(X: f32[M, 1024]) -> Y: f32[M, 1024] { Y[i, j] = exp(X[i, j]) }
+schedule by_rows for scale {
+    vectorize(Y.loops[1])
+    parallel(Y.loops[0])
+}
+task scale = scale(M=1..4096) with by_rows
+''', threads=2)["scale"]
+kernel = task.replay(task.sample(0))
+counts = [len(os.listdir("/proc/self/task"))]
+for rows in (2, 512):
+    x = np.linspace(-1, 1, rows * 1024, dtype=np.float32).reshape(rows, 1024)
+    np.testing.assert_allclose(kernel(x), np.exp(x), rtol=1e-5)
+    counts.append(len(os.listdir("/proc/self/task")))
+print(counts[1] - counts[0], counts[2] - counts[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted by /proc")
+def test_few_rows_of_an_open_size_start_no_thread() -> None:
+    done = subprocess.run([sys.executable, "-c", COUNTED], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert done.stdout.split() == ["0", "1"]

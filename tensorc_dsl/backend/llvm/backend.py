@@ -28,8 +28,9 @@ from tensorc_dsl.backend.llvm.codegen.machine import (
     with_cpu,
 )
 from tensorc_dsl.backend.llvm.lower.passes import PASSES
-from tensorc_dsl.backend.llvm.model.cycles import COLUMNS, cycles, explained, features, lost, workers
+from tensorc_dsl.backend.llvm.model.cycles import COLUMNS, cycles, explained, features, lost
 from tensorc_dsl.backend.llvm.model.machine import facts, machine_of, measured
+from tensorc_dsl.backend.llvm.model.threads import shared_out, workers
 from tensorc_dsl.backend.llvm.runtime.call_table import CallTable
 from tensorc_dsl.backend.llvm.runtime.kernel import NativeKernel, load
 from tensorc_dsl.backend.llvm.runtime.peak import INSTRUCTIONS, bandwidth, peak, peak_instructions
@@ -183,7 +184,7 @@ class CpuBackend:
 
     def compile(self, lowered: LoweredKernel, target: Target, threads: int) -> Compiled:
         assert isinstance(lowered, Kernel)
-        return compile_kernel(lowered, target, workers(lowered, target, threads))
+        return compile_kernel(shared_out(lowered, target, threads), target, workers(lowered, target, threads))
 
     def emulate(self, lowered: LoweredKernel) -> None:
         return None

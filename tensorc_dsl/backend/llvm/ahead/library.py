@@ -59,7 +59,7 @@ from tensorc_dsl.backend.llvm.codegen.compile import (
 from tensorc_dsl.backend.llvm.codegen.function import Function, Module, Scalar
 from tensorc_dsl.backend.llvm.codegen.machine import Machine, native_triple
 from tensorc_dsl.backend.llvm.codegen.statements import PARALLEL_FOR
-from tensorc_dsl.backend.llvm.model.cycles import workers
+from tensorc_dsl.backend.llvm.model.threads import workers
 from tensorc_dsl.backend.llvm.runtime.call_table import HEAD, Table, TaskFacts, call_table, packed_weights
 from tensorc_dsl.backend.llvm.runtime.kernel import Code, load
 from tensorc_dsl.backend.llvm.runtime.native import pool_text, runtime_text

@@ -395,8 +395,9 @@ class Statements:
         for k, (kind, value) in enumerate(handed.values):
             slot = f.op(f"getelementptr i64, ptr {context}, i64 {k}")
             f.line(f"store {kind} {value}, ptr {slot}, align 8")
+        threads = self.plan.threads if s.worth is None else self.expressions.index(s.worth)
         f.module.declare("void", PARALLEL_FOR, ("ptr", "ptr", "i64", "i64"))
-        f.line(f"call void @{PARALLEL_FOR}(ptr @{name}, ptr {context}, i64 {tasks}, i64 {self.plan.threads})")
+        f.line(f"call void @{PARALLEL_FOR}(ptr @{name}, ptr {context}, i64 {tasks}, i64 {threads})")
 
     def _serial(self, loops: list[tuple[str, Scalar]], body: tuple[Flat, ...]) -> None:
         if not loops:

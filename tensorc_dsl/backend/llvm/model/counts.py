@@ -139,6 +139,9 @@ class Nest:
     """Whether the round is the body of a serial loop, and not what stands beside loops."""
     has_loops: bool = False
     """Whether loops stand in the round beside what is counted."""
+    body: tuple[Flat, ...] = ()
+    """The body of the loop, of which `steps` iterations are a round."""
+    steps: float = 1.0
     accesses: dict[tuple[str, tuple[tuple[int, float], ...], bool], Access] = field(
         default_factory=dict[tuple[str, tuple[tuple[int, float], ...], bool], Access]
     )
@@ -169,9 +172,9 @@ class Counted:
     """How often threads are started and waited for."""
 
 
-def counted(kernel: Kernel, target: Target, sizes: Sizes) -> Counted:
-    """What the kernel does in a call, at these sizes of its open dimensions."""
-    counter = _Counter(target, dict(sizes), _in_memory(kernel.body))
+def counted(kernel: Kernel, target: Target, sizes: Sizes, least: float = 0.0) -> Counted:
+    """What the kernel does in a call, at these sizes of its open dimensions; each loop runs `least` times, if not more."""
+    counter = _Counter(target, dict(sizes), _in_memory(kernel.body), least)
     for d in sizes:
         counter.linear_of[d] = (float(sizes[d]), {})
         counter.means[d] = float(sizes[d])
@@ -317,6 +320,7 @@ class _Counter:
     target: Target
     sizes: Mapping[str, int]
     in_memory: frozenset[int]
+    least: float
     nests: list[Nest] = field(default_factory=list[Nest])
     spans: list[Span] = field(default_factory=list[Span])
     buffers: dict[str, _Buffer] = field(default_factory=dict[str, _Buffer])
@@ -347,10 +351,10 @@ class _Counter:
                 case Parallel():
                     self._parallel(s, here)
                 case If(cond=cond, body=inner):
-                    share = self._share(cond)
+                    share = max(self._share(cond), self.least / SAMPLES)
                     here.nest.branches += here.times(free_vars(cond))
                     if share > 0:
-                        self.body(inner, _guarded(here, share))
+                        self.body(inner, replace(here, share=here.share * share))
                 case Alloc():
                     self._alloc(s, here)
                 case Instruction():
@@ -371,7 +375,7 @@ class _Counter:
 
     def _bounds(self, s: Loop) -> tuple[float, float]:
         begin, end = self.number(s.begin), self.number(s.end)
-        return begin, max(0.0, end - begin)
+        return begin, max(self.least, end - begin)
 
     def _serial(self, s: Loop, here: _Here) -> None:
         begin, count = self._bounds(s)
@@ -383,7 +387,7 @@ class _Counter:
 
     def _counted(
         self, var: str, begin: float, count: float, body: tuple[Flat, ...], here: _Here, inside: Callable[[_Here], None], *,
-        tasks: bool = False,
+        tasks: bool = False, steps: float = 1.0,
     ) -> None:  # fmt: skip
         """A loop that stays one around the body, with what stands inside of it."""
         here.nest.has_loops = True
@@ -394,7 +398,7 @@ class _Counter:
             around = loops[-1] if loops else -1
             loops = (*loops, self._open(name, 0.0, float(n), around))
         place = self._open(var, begin, count, loops[-1] if loops else -1, tasks=tasks)
-        inner = Nest((*loops, place), here.nest.rounds * copies * count)
+        inner = Nest((*loops, place), here.nest.rounds * copies * count, body=body, steps=steps)
         self.nests.append(inner)
         inside(_Here(inner, var, here if not here.unrolled else None, written=self._written(body)))
 
@@ -405,7 +409,7 @@ class _Counter:
             if k == len(s.vars):
                 self.body(s.body, at)
                 return
-            count = max(0.0, self.number(s.extents[k]))
+            count = max(self.least, self.number(s.extents[k]))
             if count > 0:
                 self._counted(s.vars[k], 0.0, count, s.body, at, lambda inside: one(k + 1, inside), tasks=True)
 
@@ -415,7 +419,7 @@ class _Counter:
         begin, count = self._bounds(s)
         if count > 0:
             self._open(s.var, begin, count, -2)
-            self.body(s.body, _written_out(here, s.var, int(count)))
+            self.body(s.body, replace(here, unrolled=(*here.unrolled, (s.var, int(count)))))
 
     def _vectors(self, s: Loop, here: _Here) -> None:
         begin, count = self._bounds(s)
@@ -425,7 +429,7 @@ class _Counter:
         group = AT_ONCE * width
         if count <= 2 * group:
             place = self._open(s.var, begin, count, -2)
-            self.body(s.body, _in_lanes(here, _Lanes(s.var, place, int(count), width)))
+            self.body(s.body, replace(here, lanes=_Lanes(s.var, place, int(count), width)))
             return
 
         def piece(inside: _Here) -> None:
@@ -435,10 +439,10 @@ class _Counter:
             self.linear_of[s.var] = (begin, {**{k: float(group) for k in outer}, place: 1.0})
             self.means[s.var] = begin + (count - 1) / 2
             self.extents[s.var] = count
-            self.body(s.body, _in_lanes(inside, _Lanes(s.var, place, group, width)))
+            self.body(s.body, replace(inside, lanes=_Lanes(s.var, place, group, width)))
 
         # The rest behind whole groups counts as the share of a group that it is.
-        self._counted(s.var, begin, count / group, s.body, here, piece)
+        self._counted(s.var, begin, count / group, s.body, here, piece, steps=group)
 
     def _width(self, s: Loop) -> int:
         """The lanes of a native vector, as the code generator takes them."""
@@ -786,7 +790,7 @@ class _Counter:
         if isinstance(e, Const):
             return float(e.value)
         try:
-            return float(_evaluate(e, self.means))
+            return float(evaluate(e, self.means))
         except (KeyError, ZeroDivisionError):
             return 1.0
 
@@ -813,22 +817,9 @@ class _Counter:
 
     def _passes(self, cond: Expr, at: Mapping[str, float]) -> bool:
         try:
-            return bool(_evaluate(cond, {**self.means, **at}))
+            return bool(evaluate(cond, {**self.means, **at}))
         except (KeyError, ZeroDivisionError):
             return True
-
-
-def _written_out(here: _Here, var: str, count: int) -> _Here:
-    unrolled = (*here.unrolled, (var, count))
-    return replace(here, unrolled=unrolled)
-
-
-def _in_lanes(here: _Here, lanes: _Lanes) -> _Here:
-    return replace(here, lanes=lanes)
-
-
-def _guarded(here: _Here, share: float) -> _Here:
-    return replace(here, share=here.share * share)
 
 
 def _outside(outer: _Here, here: _Here) -> _Here:
@@ -873,7 +864,7 @@ def _is_product(e: Expr) -> bool:
     return isinstance(e, Binary) and e.op == "*"
 
 
-def _evaluate(e: Expr, at: Mapping[str, float]) -> float:
+def evaluate(e: Expr, at: Mapping[str, float]) -> float:
     """A size, bound or condition as a number."""
     match e:
         case Const(value=v):
@@ -881,19 +872,19 @@ def _evaluate(e: Expr, at: Mapping[str, float]) -> float:
         case Var(name=name) | Dim(name=name):
             return at[name]
         case Binary(op=op, lhs=a, rhs=b):
-            x, y = _evaluate(a, at), _evaluate(b, at)
+            x, y = evaluate(a, at), evaluate(b, at)
             return float(int(x) ^ int(y) if op == "xor" else ARITHMETIC[op](x, y))
         case Compare(op=op, lhs=a, rhs=b):
-            return float(COMPARISONS[op](_evaluate(a, at), _evaluate(b, at)))
+            return float(COMPARISONS[op](evaluate(a, at), evaluate(b, at)))
         case Logic(op=op, lhs=a, rhs=b):
-            x, y = _evaluate(a, at), _evaluate(b, at)
+            x, y = evaluate(a, at), evaluate(b, at)
             return float(bool(x) and bool(y)) if op == "and" else float(bool(x) or bool(y))
         case Not(operand=a):
-            return float(not _evaluate(a, at))
+            return float(not evaluate(a, at))
         case Select(cond=c, then=a, other=b):
-            return _evaluate(a if _evaluate(c, at) else b, at)
+            return evaluate(a if evaluate(c, at) else b, at)
         case Cast(operand=a):
-            return _evaluate(a, at)
+            return evaluate(a, at)
         case Load() | Call() | Bitcast():
             return 1.0
         case _:

@@ -15,7 +15,6 @@ tell something.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import ceil, log2, prod
 
 from tensorc_dsl.backend.llvm.model.counts import BYTES_OF_CODE, Counted, Nest, counted
@@ -186,20 +185,6 @@ def cycles(kernel: Kernel, target: Target, sizes: Sizes) -> float:
 
 ENTER = 30.0
 """Cycles of a call of a kernel that does nothing."""
-
-ALONE = 4000.0
-"""A kernel of fewer cycles runs on the thread that calls it: to hand work to threads that wait for it takes more than half of
-that, and where other programs have the cores, thousands of times as much."""
-
-
-def workers(kernel: Kernel, target: Target, threads: int) -> int:
-    """How many of the threads a kernel is worth, by the numbers of a common core: its code depends on no measurement."""
-    if threads == 1 or kernel.dims:
-        return threads
-    alone = replace(target, cores=1)
-    took = sum(c.cycles for c in costs_on(counted(kernel, alone, {}), alone, Machine()))
-    return 1 if took < ALONE else threads
-
 
 DESCRIBED = 2
 """The nests that are described one by one: the two that take longest."""
