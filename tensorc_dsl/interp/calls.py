@@ -228,7 +228,8 @@ class Calls(ABC):
         self.budget = Budget()
         self.recorder = Recorder()
         self.recorder.start(program)
-        self._instructions: Env = {i.name: IntrinsicRef(str(i.name)) for i in program.intrinsics}
+        named = ((str(i.name), IntrinsicRef(str(i.name))) for i in program.intrinsics)
+        self._given: Env = dict((("target", target), ("root", ProgramRef()), *named))
         self._yields: list[list[Value]] = []
         self._builtins = Builtins(self.budget, self._yields)
         self._stack: list[tuple[str, tuple[tuple[str, ModuleRef], ...]]] = []
@@ -253,7 +254,7 @@ class Calls(ABC):
 
     def given(self) -> Env:
         """The names that every body has."""
-        return {"target": self.target, "root": ProgramRef(), **self._instructions}
+        return dict(self._given)
 
     def placed(self, refusal: ScheduleRefusal, span: Span, step: Step | None = None) -> ScheduleRefusal:
         """The refusal with its place in the text and the steps before it filled in."""
@@ -362,8 +363,11 @@ class Calls(ABC):
             return self._primitive(name, call, env)
         if name in self._builtins.functions and not call.kwargs:
             args = [evaluate(a, env, self) for a in call.args]
-            with self.at(call.span):
+            try:
                 return self._builtins.call(name, args, self.program, call)
+            except (ScheduleRefusal, TschedError) as e:
+                with self.at(call.span):  # entered only here, as above
+                    raise e
         if name in self.modules:
             return self._apply(ModuleRef(name), call, env, is_statement)
         if (compound := COMPOUNDS.get(name.removeprefix("std."))) is not None:

@@ -323,13 +323,13 @@ def binary(op: BinaryOp, lhs: Value, rhs: Value, span: Span) -> Value:
         raise fail(OPERANDS, span, op=op, lhs=kind_of(a), rhs=kind_of(b))
     assert isinstance(a, int | float)
     assert isinstance(b, int | float)
-    text = f"{literal(a)} {op} {literal(b)}"
     try:
         value = _compute(op, a, b)
+        reason = "it is not a number" if isinstance(value, float) and math.isnan(value) else None
     except ArithmeticError as problem:
-        raise fail(NO_RESULT, span, text=text, reason=problem) from None
-    if isinstance(value, float) and math.isnan(value):
-        raise fail(NO_RESULT, span, text=text, reason="it is not a number")
+        value, reason = 0, problem
+    if reason is not None:
+        raise fail(NO_RESULT, span, text=f"{literal(a)} {op} {literal(b)}", reason=reason)
     if isinstance(value, int) and value.bit_length() > MAX_BITS:
         raise fail(TOO_MANY_BITS, span, op=op, bits=value.bit_length(), most=MAX_BITS)
     return _combine(op, lhs, rhs, value, span)
