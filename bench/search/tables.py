@@ -64,7 +64,7 @@ class _Row(msgspec.Struct, array_like=True):
 
 class Recorded(msgspec.Struct):
     """The machine of a folder of tables, as records have it: the key of its target, and its facts. `core` has numbers of the
-    model of its processor, as measured there; of the three folders there are, rounded ones that were measured nowhere."""
+    model of its processor, as measured there; of the three folders there are, rounded ones of such processors."""
 
     target_key: str
     facts: dict[str, int | float | str]
