@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensorc_dsl import loads
 from tensorc_dsl.backend.llvm.lower.passes import fetch_ahead, lines_ahead, lower_cpu
 from tensorc_dsl.ir.expr import constant, index, substitute
 from tensorc_dsl.ir.print import format_expr
@@ -77,8 +78,8 @@ def test_the_lines_of_the_next_panel_are_fetched_by_the_tiles_of_this_one(rows: 
     p = native.program(PANELS.format(count=3, rows=rows, depth=depth, width=width))
     (loop,) = (s for s in inside(lower_cpu(p).body) if isinstance(s, Loop) and s.ahead)
     assert lines_ahead(loop, "B", 1, 4) == ()
-    found = fetch_ahead(loop, "B", 1, 4)
-    assert found is not None and found.loop.var == "k" and found.cache == 2
+    (found,) = fetch_ahead(loop, "B", 1, 4)
+    assert found.loop.var == "k" and found.cache == 2
     numbers = [{"p": index(1), "i": index(i), "k": index(k)} for i in range(rows) for k in range(depth)]
     each = [(constant(simplify(substitute(e, at), {})) or 0) // 16 for at in numbers for e in found.places]
     first, last = 2 * depth * width // 16, (3 * depth * width - 1) // 16
@@ -93,4 +94,35 @@ def test_the_lines_of_the_next_panel_are_fetched_by_the_tiles_of_this_one(rows: 
 def test_a_panel_that_tiles_read_in_too_few_steps_is_not_fetched() -> None:
     p = native.program(PANELS.format(count=3, rows=1, depth=2, width=16 * 40))
     (loop,) = (s for s in inside(lower_cpu(p).body) if isinstance(s, Loop) and s.ahead)
-    assert fetch_ahead(loop, "B", 1, 4) is None
+    assert fetch_ahead(loop, "B", 1, 4) == ()
+
+
+OPEN = """
+compute product(A: f32[M, K], B: f32[P, K, 64]) -> C: f32[P, M, 64] { C[p, i, j] = sum[k] A[i, k] * B[p, k, j] }
+schedule tiled for product {
+    let [p, i, j, k] = C.loops
+    let [i0, i1] = split(i, [_, 4], partial=true)
+    reorder(p, i0, k, i1, j)
+    let write = write_at(i0, C)
+    let zero = decompose_reduction(C, k)
+    for b in [C, zero, write] {
+        unroll(b.loops[-2])
+        vectorize(b.loops[-1])
+    }
+    prefetch(p, B)
+}
+task product = product(M=1..9, K=96, P=3) with tiled
+"""
+
+
+def test_each_number_of_rows_fetches_the_next_panel() -> None:
+    task = loads(OPEN, threads=1)["product"]
+    (loop,) = (s for s in inside(lower_cpu(task.sample(0).program).body) if isinstance(s, Loop) and s.ahead)
+    found = fetch_ahead(loop, "B", 1, 4)
+    rows = [constant(x.end) for f in found for x in inside(f.loop.body) if isinstance(x, Loop) and x.var == "i_1"]
+    assert rows == [1, 2, 3] and len({f.places for f in found}) == 1
+    kernel = task.replay(task.sample(0))
+    a, b = (np.arange(n, dtype=np.float32) % 5 for n in (9 * 96, 3 * 96 * 64))
+    a, b = a.reshape(9, 96), b.reshape(3, 96, 64)
+    for m in range(1, 10):
+        np.testing.assert_array_equal(kernel(a[:m], b), np.matmul(a[:m], b))

@@ -309,9 +309,9 @@ class Statements:
     def _iteration(self, s: Loop, pieces: tuple[Piece, ...]) -> None:
         # A buffer may be gone since the step, or be private to an iteration: then nothing of it is there ahead.
         there = {name: n for name, n in s.ahead if name in self.scope.buffers}
-        found = [(name, fetch_ahead(s, name, n, self.scope.buffers[name][1].bytes)) for name, n in there.items()]
         before = len(self._fetches)
-        self._fetches += [(name, fetch) for name, fetch in found if fetch is not None]
+        for name, n in there.items():
+            self._fetches += [(name, x) for x in fetch_ahead(s, name, n, self.scope.buffers[name][1].bytes)]
         for name, fetch in self._fetches:
             known = all(free_vars(e) <= self.scope.vars.keys() for e in fetch.places)
             for place in fetch.places if fetch.loop is s and known else ():

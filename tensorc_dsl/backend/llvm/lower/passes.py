@@ -457,11 +457,11 @@ class Fetch:
     cache: int
 
 
-def fetch_ahead(s: Loop, buffer: str, distance: int, size: int) -> Fetch | None:
-    """How the loop fetches what it reads of a buffer, with elements of `size` bytes, `distance` iterations later; None if
-    that is too much, or if it is not known what that is."""
+def fetch_ahead(s: Loop, buffer: str, distance: int, size: int) -> tuple[Fetch, ...]:
+    """How the loop fetches what it reads of a buffer, with elements of `size` bytes, `distance` iterations later: one of
+    these runs, if any. None if that is too much, or if it is not known what that is."""
     places = lines_ahead(s, buffer, distance, size)
-    return Fetch(s, places, FIRST) if places else _spread(s, buffer, distance, max(1, CACHE_LINE // size))
+    return (Fetch(s, places, FIRST),) if places else _spread(s, buffer, distance, max(1, CACHE_LINE // size))
 
 
 def lines_ahead(s: Loop, buffer: str, distance: int, size: int) -> tuple[Expr, ...]:
@@ -494,10 +494,11 @@ def _later(s: Loop, e: Expr, distance: int, within: Sequence[Loop]) -> tuple[Exp
     return (begin, span) if span is not None and span >= 0 and free_vars(begin).isdisjoint(bound) else None
 
 
-def _spread(s: Loop, buffer: str, distance: int, line: int) -> Fetch | None:
-    """Lines of so many elements, a few in each iteration of an innermost loop, of the loops with the most iterations."""
-    found: list[tuple[int, Fetch]] = []
-    for chain in _chains(s.body, buffer):
+def _spread(s: Loop, buffer: str, distance: int, line: int) -> tuple[Fetch, ...]:
+    """Lines of so many elements, a few in each iteration of an innermost loop, of the loops with the most iterations, and of
+    those that run in their place, such as those of another number of rows."""
+    found: dict[tuple[Expr, ...], tuple[int, Fetch]] = {}
+    for chain, conds in _chains(s.body, buffer):
         trips = [constant(simplify(sub(x.end, x.begin), {})) for x in chain]
         read = _read(chain[-1].body, buffer)
         inner = [x for x in inside(chain[-1].body) if isinstance(x, Loop)]
@@ -518,20 +519,36 @@ def _spread(s: Loop, buffer: str, distance: int, line: int) -> Fetch | None:
         if lines <= MOST_LINES:
             first = add(begin, mul(number, index(apart)))
             places = tuple(simplify(add(first, index(n * line)), {}) for n in range(lines))
-            found.append((count, Fetch(chain[-1], places, SECOND)))
-    return max(found, key=lambda x: x[0])[1] if found else None
+            if conds not in found or found[conds][0] < count:
+                found[conds] = count, Fetch(chain[-1], places, SECOND)
+    if not found:
+        return ()
+    longest = max(found, key=lambda conds: found[conds][0])
+    return tuple(x for conds, (_, x) in found.items() if conds == longest or _exclude(conds, longest))
 
 
-def _chains(body: Sequence[Flat], buffer: str) -> Iterator[tuple[Loop, ...]]:
-    """The serial loops around each innermost one that reads the buffer, from the outermost."""
+def _exclude(some: tuple[Expr, ...], others: tuple[Expr, ...]) -> bool:
+    """Whether conditions on a number of rows never hold together."""
+    pairs = ((a, b) for x in some for y in others for a, b in ((x, y), (y, x)))
+    return any(
+        isinstance(a, Compare) and isinstance(b, Compare) and a.op == "==" and a.lhs == b.lhs
+        and (m := constant(a.rhs)) is not None and (n := constant(b.rhs)) is not None
+        and ((b.op == "==" and m != n) or (b.op == ">=" and m < n))
+        for a, b in pairs
+    )  # fmt: skip
+
+
+def _chains(body: Sequence[Flat], buffer: str) -> Iterator[tuple[tuple[Loop, ...], tuple[Expr, ...]]]:
+    """The serial loops around each innermost one that reads the buffer, from the outermost, and the conditions."""
     for s in body:
         if not _read((s,), buffer):
             continue
         if isinstance(s, Loop) and s.kind is LoopKind.SERIAL:
             below = list(_chains(s.body, buffer))
-            yield from ((s, *c) for c in below or [()])
+            yield from (((s, *chain), conds) for chain, conds in below or [((), ())])
         elif isinstance(s, (If, Alloc)):
-            yield from _chains(s.body, buffer)
+            own = (s.cond,) if isinstance(s, If) else ()
+            yield from ((chain, (*own, *conds)) for chain, conds in _chains(s.body, buffer))
 
 
 def _is_dense(e: Expr, loops: Sequence[Loop], span: int) -> bool:

@@ -31,11 +31,16 @@ COPIED_CODE = 4096
 """The largest `code_size` of all copies in a kernel: it is as much again as one unrolled nest may have."""
 
 
+def _is_instruction(s: Flat) -> bool:
+    """Whether a statement is an instruction, or a nest that becomes one, of which no part changes."""
+    return isinstance(s, Instruction | Collective | Shuffle) or (isinstance(s, Loop) and s.kind is LoopKind.TENSORIZED)
+
+
 def end_loops(body: tuple[Flat, ...], known: Known, around: Around) -> tuple[Flat, ...]:
     """The same results, with serial loops that end at the latest where the conditions of their statements do."""
     out: list[Flat] = []
     for s in body:
-        if isinstance(s, Store | Instruction | Collective | Shuffle):
+        if isinstance(s, Store) or _is_instruction(s):
             out.append(s)
             continue
         if isinstance(s, Loop) and s.kind is LoopKind.SERIAL:
@@ -69,7 +74,7 @@ class _Copier:
     def body(self, body: tuple[Flat, ...], ranges: Ranges) -> tuple[Flat, ...]:
         out: list[Flat] = []
         for s in body:
-            if isinstance(s, Store | Instruction | Collective | Shuffle):
+            if isinstance(s, Store) or _is_instruction(s):
                 out.append(s)
                 continue
             copies = _copies(s, self.known, ranges) if isinstance(s, Alloc) and fits_registers(s) else ()
@@ -104,7 +109,7 @@ def _rows(
     """The ends of loops that are written out in a loop of `steps`, over what does not change in the tile; `bound` are the
     variables that do."""
     for s in body:
-        if isinstance(s, Store | Instruction | Collective | Shuffle):
+        if isinstance(s, Store) or _is_instruction(s):
             continue
         if isinstance(s, Loop) and s.kind is LoopKind.UNROLLED and steps:
             end, most = _end(s, known, around), constant(s.end)
@@ -137,7 +142,7 @@ def _is_needed(s: Flat, end: Expr, known: Known, ranges: Ranges) -> bool:
 
 def _cut(s: Flat, end: Expr, count: int, known: Known, around: Around) -> Flat:
     """The statement where `end` is `count`."""
-    if isinstance(s, Store | Instruction | Collective | Shuffle):
+    if isinstance(s, Store) or _is_instruction(s):
         return s
     if isinstance(s, Loop) and s.kind is LoopKind.UNROLLED and _end(s, known, around) == end:
         plan, last = plan_of(s, known, around), constant(s.end)
