@@ -190,6 +190,18 @@ def test_the_compiler_of_another_machine_is_named(tmp_path: Path, monkeypatch: p
             task.library(task.sample(0)).make(form)
 
 
+@needs_compiler
+def test_what_candidates_share_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler, calls = tmp_path / "compiler", tmp_path / "calls"
+    compiler.write_text(f'#!/bin/sh\necho "$@" >> {calls}\nexec cc "$@"\n', encoding="utf-8")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    task = loads("use std.cpu\nuse std.ops.{matmul}\ntask small = matmul(M=5, N=7, K=3)\n", threads=1)["small"]
+    one, other = (task.library(task.sample(n)).make("runner") for n in (0, 1))
+    assert one != other
+    assert [" -r " in line for line in calls.read_text("utf-8").splitlines()] == [True, False, False]
+
+
 ODD = """
 use std.cpu
 use std.ops.{softmax, layer_norm, conv2d_nhwc}

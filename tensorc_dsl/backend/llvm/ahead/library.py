@@ -13,7 +13,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from hashlib import sha256
 from importlib import metadata, resources
 from math import log2
@@ -98,26 +98,43 @@ def link_shared(object_code: bytes, name: str, triple: str) -> bytes:
     if sys.platform != "darwin":
         # The pool's threads run code of the library, so it must never be unloaded.
         options += ["-Wl,-z,nodelete", "-Wl,-z,noexecstack", "-Wl,--no-undefined", "-Wl,--as-needed"]
-    return _linked(name, triple, options, {f"{name}.o": object_code})
+    return _linked(name, _compiler(name, triple), options, {f"{name}.o": object_code}, ["-lm"])
 
 
-def _linked(name: str, triple: str, options: Sequence[str], files: Mapping[str, bytes]) -> bytes:
-    """What the C compiler makes of files, among them headers: the one that the variable CC names, else `cc`, or for another
-    instruction set the usual name of a compiler for it.
+@lru_cache(maxsize=8)
+def _object_of(name: str, compiler: tuple[str, ...], sources: tuple[tuple[str, bytes], ...]) -> bytes:
+    """One object of some C files and their headers. Those of a runner are the same for all candidates of a search, and take
+    longer to compile than a kernel. Raises TschedError (E0913).
+    """
+    return _linked(name, compiler, ["-std=gnu99", "-O1", "-r", "-nostdlib"], dict(sources))
 
-    Raises TschedError (E0913) if there is none, or if it fails.
+
+def _compiler(name: str, triple: str) -> tuple[str, ...]:
+    """The C compiler: the one that the variable CC names, else `cc`, or for another instruction set the usual name of a
+    compiler for it. Raises TschedError (E0913) if there is none.
     """
     theirs, ours = (architecture_of(t) for t in (triple, native_triple()))
     usual = f"{theirs}-linux-gnu-gcc" if triple and theirs != ours else "cc"
     command = shlex.split(os.environ.get("CC", "")) or [usual]
     if shutil.which(command[0]) is None:
         raise TschedError(NO_LINKER(None, name=name, reason=f"there is no C compiler `{command[0]}`"))
+    return tuple(command)
+
+
+def _linked(
+    name: str,
+    command: Sequence[str],
+    options: Sequence[str],
+    files: Mapping[str, bytes],
+    libraries: Sequence[str] = (),
+) -> bytes:
+    """What a C compiler makes of files, among them headers. Raises TschedError (E0913) if it fails."""
     with tempfile.TemporaryDirectory(prefix="tensorc-dsl-") as folder:
         for file, data in files.items():
             Path(folder, file).write_bytes(data)
         inputs = [str(Path(folder, file)) for file in files if not file.endswith(".h")]
         out = Path(folder, "linked")
-        done = run_executable([*command, *options, "-pthread", "-o", str(out), *inputs, "-lm"], Limits(SECONDS))
+        done = run_executable([*command, *options, "-pthread", "-o", str(out), *inputs, *libraries], Limits(SECONDS))
         if done.returncode:
             said = (done.stderr.strip().replace(f"{folder}{os.sep}", "") or "nothing").splitlines()[0]
             reason = f"`{shlex.join([*command, *options])}` ends with status {done.returncode} and says {said}"
@@ -173,11 +190,16 @@ class Library:
     def _runner(self, machine: Machine) -> bytes:
         """A program without other files, so that it runs wherever the system is the same: macOS has no such programs."""
         api = self.interface
-        files = {name: text.encode() for name, text in runner_sources(api, self.target, self.threads).items()}
-        files |= {"kernel.o": self.make("obj"), "counts.o": machine.object_code(runner_counts(api))}
-        files[f"{api.name}.h"] = self.make("header")
+        compiler = _compiler(api.name, self.target.triple)
+        sources = {name: text.encode() for name, text in runner_sources(api, self.target, self.threads).items()}
+        sources[f"{api.name}.h"] = self.make("header")
+        files = {
+            "kernel.o": self.make("obj"),
+            "counts.o": machine.object_code(runner_counts(api)),
+            "runner.o": _object_of(api.name, compiler, tuple(sources.items())),
+        }
         static = [] if sys.platform == "darwin" else ["-static"]
-        return _linked(api.name, self.target.triple, ["-std=gnu99", "-O1", *static], files)
+        return _linked(api.name, compiler, static, files, ["-lm"])
 
 
 def make_library(kernel: Compiled, origin: str) -> Library:
