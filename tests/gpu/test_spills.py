@@ -38,10 +38,12 @@ SPILLS = "`t_0` stores 16 and loads 24 bytes a thread for want of registers"
 
 
 def assembler(folder: Path, monkeypatch: pytest.MonkeyPatch, stored: int, read: int) -> None:
-    """A `ptxas` on PATH that says so much of each file."""
-    program = folder / "ptxas"
-    program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{SAID.format(stored=stored, read=read)}END\n")
-    program.chmod(0o755)
+    """A `ptxas` on PATH that says so much of each file and writes none, and an `nvdisasm` that prints nothing."""
+    said = f"cat >&2 <<'END'\n{SAID.format(stored=stored, read=read)}END\n"
+    for name, does in (("ptxas", said), ("nvdisasm", "")):
+        program = folder / name
+        program.write_text(f"#!/bin/sh\n{does}")
+        program.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=":")
 
 
@@ -75,7 +77,6 @@ def test_draws_that_spill_are_not_ranked(tmp_path: Path, monkeypatch: pytest.Mon
     assert f"\n3 × refused: {reason}\n" in said.stderr
     assert f"\n3 trials without a kernel: {reason}\n" in said.stdout
     found = json.loads(tuned(tmp_path, "--resume", "--json").stdout)
-    print(found)
     assert (found["reasons"], found["wrong"], found["valid"]) == ({reason: 3}, [], [])
 
 
