@@ -206,6 +206,15 @@ def test_other_rounds_are_refused(cond: str, alike: bool) -> None:
         with_clusters(wrong, FEATURES)
 
 
+@pytest.mark.parametrize("kind", [TmaLoad, WaitMbarrier, ArriveMbarrier])
+def test_another_mbarrier_in_each_block_is_refused(kind: type[TmaLoad | WaitMbarrier | ArriveMbarrier]) -> None:
+    """The bytes for all blocks are known at the mbarrier of the same number."""
+    found = lower_device(product(), ALONE)
+    own = changed(found, lambda s: replace(s, at=add(s.at, Var(CLUSTER))) if isinstance(s, kind) else s)
+    with pytest.raises(LowerError, match=r"may run different rounds of `\w+`, since `.*cluster\.x` is not the same"):
+        with_clusters(own.kernels[0], FEATURES)
+
+
 def test_what_is_waited_for_at_once_is_for_its_own_block() -> None:
     """No thread that multiplies knows whether other blocks still read what it would load for them."""
     (k,) = lower_device(product(), ALONE).kernels

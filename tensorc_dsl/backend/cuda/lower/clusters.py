@@ -121,13 +121,13 @@ def _possible(extents: Mapping[str, Expr], *conds: Expr) -> bool:
 
 
 def _require_same_rounds(k: DeviceKernel) -> None:
-    """Raises LowerError unless all blocks of a cluster wait at their mbarriers, and arrive there, equally often."""
+    """Raises LowerError unless all blocks of a cluster wait at the same mbarriers, and arrive there, equally often."""
     for r in roles_in(k.body):
         for s, loops, conds in placed(r.body):
             if not isinstance(s, TmaLoad | WaitMbarrier | ArriveMbarrier):
                 continue
             extents = _extents(k, loops)
-            own = [e for _, e in loops if not _is_same(e, extents)]
+            own = [e for e in (s.at, *(e for _, e in loops)) if not _is_same(e, extents)]
             own += [c for c in conds if not _holds_alike(c, extents)]
             if own:
                 raise LowerError(
