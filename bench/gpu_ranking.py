@@ -143,7 +143,7 @@ def machine_code(ptx: str, cpu: str) -> dict[str, Machine]:
 
 def blocks_of(sass: str) -> dict[str, tuple[tuple[tuple[str, int], ...], ...]]:
     """The basic blocks of kernels in the output of nvdisasm. A function that ptxas calls has the line 0: divisions are in one
-    where a number is not normal, which happens hardly ever."""
+    where a number is not normal, which happens hardly ever. Before narrow copies there are loads that never happen."""
     out: dict[str, tuple[tuple[tuple[str, int], ...], ...]] = {}
     name, line = "", 0
     blocks: list[list[tuple[str, int]]] = list[list[tuple[str, int]]]()
@@ -157,9 +157,10 @@ def blocks_of(sass: str) -> dict[str, tuple[tuple[tuple[str, int], ...], ...]]:
         elif raw.startswith((".", "$")):
             line = 0 if raw.startswith("$") else line
             blocks.append([])
-        elif found := re.search(r"/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+ )?([A-Z][\w.]*)", raw):
-            blocks[-1].append((found[1], line))
-            if found[1].startswith(("BRA", "EXIT")):
+        elif found := re.search(r"/\*[0-9a-f]+\*/\s+(@!?U?P\w+ )?([A-Z][\w.]*)", raw):
+            opcode = "NOP" if found[1] == "@!PT " else found[2]
+            blocks[-1].append((opcode, line))
+            if opcode.startswith(("BRA", "EXIT")):
                 blocks.append([])
     return out
 
@@ -196,7 +197,7 @@ def bounds(kernel: CudaKernel, cpu: str, sizes: Mapping[str, int]) -> list[dict[
     }
     for text, launch, grid in zip(kernels_of(image.ptx), image.launches, grids, strict=True):
         boxes = {text.params[n]: prod(m.box) * width[m.array] for n, m in enumerate(launch.maps)}
-        like = "mbarrier" not in image.ptx
+        like = re.search(r"mbarrier|cp\.async\.bulk", image.ptx) is None  # else one warp does what others do not
         did, alone = walk(
             text,
             launch.threads,

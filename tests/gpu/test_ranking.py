@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import exp, log
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from bench.gpu_calibration import correlation, cycles_of, fit
 from bench.gpu_case import Row
 from bench.ptx_walk import kernels_of, passes, touched, walk
 from tensorc_dsl.backend.cuda.compiled import tool
+from tensorc_dsl.backend.cuda.model.cycles import estimates
+from tensorc_dsl.schedule.trace.distribution import Decision
 
 PTX = """
 .visible .entry k_0(
@@ -62,6 +65,7 @@ SASS = """
 	.section	.text.k_0,"ax",@progbits
 	//## File "k.ptx", line 9
         /*0000*/                   LDG.E R2, desc[UR4][R4.64] ;
+        /*0008*/              @!PT LDS RZ, [RZ] ;
         /*0010*/               @P0 BRA `(.L_x_1) ;
 	//## File "k.ptx", line 12
         /*0020*/                   CALL.REL.NOINC `($__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath) ;
@@ -74,9 +78,11 @@ $__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath:
 
 
 def test_a_function_of_machine_code_is_of_no_line() -> None:
-    """It stands behind the last line of a kernel, and does not run as often as that."""
+    """It stands behind the last line of a kernel, and does not run as often as that. A load that no lane makes is none."""
     assert gpu_ranking.blocks_of(SASS)["k_0"] == (
-        (("LDG.E", 9), ("BRA", 9)), (("CALL.REL.NOINC", 12),), (("EXIT", 12),), (), (("LOP3.LUT", 0), ("RET.REL.NODEC", 0)),
+        (("LDG.E", 9), ("NOP", 9), ("BRA", 9)),
+        (("CALL.REL.NOINC", 12),), (("EXIT", 12),), (),
+        (("LOP3.LUT", 0), ("RET.REL.NODEC", 0)),
     )  # fmt: skip
 
 
@@ -85,6 +91,20 @@ def test_the_model_ranks_as_the_estimate_does(tmp_path: Path) -> None:
     if tool("ptxas") is None or tool("nvdisasm") is None:
         pytest.skip("ptxas or nvdisasm is not installed")
     assert gpu_ranking.main(["--draws", "6", "--only", "softmax", "--json", str(tmp_path / "found.json")]) == 0
+
+
+@pytest.mark.corpus
+def test_what_one_warp_stores_for_all_is_counted_once() -> None:
+    """The estimate walks through all warps where one starts TMA stores, and no role loads: it has the passes of the model."""
+    if tool("ptxas") is None or tool("nvdisasm") is None:
+        pytest.skip("ptxas or nvdisasm is not installed")
+    case = gpu_ranking.CASES["gemm f16, no roles"]
+    draws: dict[str, Decision] = {"copied": "threads", "copied_1": "threads", "stored": "tma", "inner": (4, 2, 1, 64)}
+    case = replace(case, text=case.text.replace("4096", "512"), draws={**case.draws, **draws}, has=r"\.bulk_group")
+    task, compiled = next(gpu_ranking.drawn(case, "sm_90a", 1, 0))
+    assert "mbarrier" not in compiled.ptx
+    ((model,), (code,)) = estimates(compiled.program, task.target, {}), gpu_ranking.bounds(compiled, "sm_90a", {})
+    assert code["shared"] == pytest.approx(model.shared, rel=0.02)
 
 
 def test_a_fit_finds_the_factors() -> None:

@@ -188,7 +188,7 @@ def test_the_model_counts_teams_side_by_side() -> None:
     bytes_of = {p.name: p.dtype.bytes for p in kernels.params}
     two, one = (counted(x, {}, bytes_of) for x in (k, alone.kernels[0]))
     assert two.products == one.products and two.sectors == one.sectors
-    assert two.latency(two.instructions) < one.latency(one.instructions)
+    assert two.latency(two.instructions, {}) < one.latency(one.instructions, {})
 
 
 RACE = r"meet without a barrier between them"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import prod
@@ -119,18 +119,21 @@ _MOVES = (*_FRAGMENTS, "stmatrix", "st")
 @frozen
 class Waits:
     """The cycles that a warp of a role waits, one instruction after the other, with what all roles do before and behind: for
-    arithmetic, for all else, and for what was `started` ahead, as it begins and after what passes `ahead` of the wait."""
+    arithmetic, for all else, and for what was `started` ahead, as it begins and after what passes `ahead` of the wait. It has
+    the `share` of all instructions."""
 
     arithmetic: float = 0.0
     others: float = 0.0
     started: float = 0.0
     ahead: float = 0.0
+    share: float = 0.0
     by_role: bool = False
 
-    def cycles(self, arithmetic: float) -> float:
-        """All of them, with so many times the arithmetic. What is started so many rounds ahead is there after its latency;
-        another role starts it when the round before it in its place has ended."""
-        waiting = self.others + self.arithmetic * arithmetic
+    def cycles(self, arithmetic: float, more: float) -> float:
+        """All of them, with so many times the arithmetic, and instructions of all warps that take pipes for so many cycles
+        `more`. What is started so many rounds ahead is there after its latency; another role starts it when the round before
+        it in its place has ended."""
+        waiting = self.others + self.arithmetic * arithmetic + self.share * more
         by_role = waiting * self.ahead / self.started if self.by_role and self.started else 0.0
         return max(waiting, self.ahead + by_role)
 
@@ -156,10 +159,22 @@ class Counted:
         """All instructions."""
         return sum(self.instructions.values())
 
-    def latency(self, instructions: Mapping[str, float]) -> float:
-        """The cycles that a warp of the slowest role waits, where the kernel has so many instructions by class."""
+    def latency(self, instructions: Mapping[str, float], pipes: Mapping[str, float]) -> float:
+        """The cycles that a warp of the slowest role waits, where the kernel has so many instructions by class, each of which
+        takes a pipe so many cycles. Those beyond what is counted are addresses above all, which wait for no result: a warp
+        issues them one after the other."""
         own, code = (sum(x.get(of, 0.0) for of in ARITHMETIC) for x in (self.instructions, instructions))
-        return max((w.cycles(code / own if own else 1.0) for w in self.waits), default=0.0)
+        more = sum(max(0.0, instructions.get(of, 0.0) - self.instructions.get(of, 0.0)) * n for of, n in pipes.items())
+        return max((w.cycles(min(1.0, code / own) if own else 1.0, more) for w in self.waits), default=0.0)
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """The cycles of loads that an assembler starts before any of their results is needed, since nothing that they read is
+    written: the longest, and all of them, of all warps together."""
+
+    longest: float = 0.0
+    every: float = 0.0
 
 
 @frozen
@@ -183,6 +198,10 @@ class _Here:
     """The warps of a block that are here, those of the role."""
     inner: str = ""
     """The innermost loop that is not unrolled."""
+    steps: str = ""
+    """The innermost loop that threads run together."""
+    stretch: _Stretch | None = None
+    """The instructions around which there is no branch; None where a condition of each unrolled iteration is one."""
 
     def under(self, cond: Expr) -> _Here:
         try:
@@ -201,6 +220,8 @@ class _Here:
 class _Counter:
     shared: Mapping[str, int]
     params: Mapping[str, int]
+    read: frozenset[str]
+    """The arrays that the kernel does not write."""
     rng: np.random.Generator
     machine: Machine
     awaited: tuple[int, ...]
@@ -212,6 +233,13 @@ class _Counter:
     found: dict[str, float] = field(default_factory=dict[str, float])
     waits: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
     """The cycles of all warps of a role, by what they wait for, as `Waits` has it."""
+    ahead: dict[tuple[str, str], tuple[float, float]] = field(
+        default_factory=dict[tuple[str, str], tuple[float, float]]
+    )
+    """The cycles `ahead` and those that were `started`, by role and loop: what a round waits for passes at the same time, so
+    the longest wait of a round is all of them."""
+    issued: dict[str, float] = field(default_factory=dict[str, float])
+    """The instructions of each role."""
     roles: dict[str, float] = field(default_factory=dict[str, float])
     """The warps of each role."""
     products: dict[tuple[str, bool], float] = field(default_factory=dict[tuple[str, bool], float])
@@ -220,38 +248,38 @@ class _Counter:
         for s in body:
             match s:
                 case Phase(body=inner, asynchronous=asynchronous):
-                    self.flat(inner, replace(here, starts=asynchronous))
+                    self._straight(inner, replace(here, starts=asynchronous))
                 case Steps(var=var, end=end, body=inner):
-                    self.device(inner, self._inside(var, ZERO, end, here))
+                    self.device(inner, replace(self._inside(var, ZERO, end, here), steps=var))
                 case Guard(cond=cond, body=inner):
                     self.device(inner, here.under(cond))
                 case Barrier():
-                    self._does(here, OF_BARRIER)
+                    self._does(here, OF_BARRIER, of=OTHERS)
                 case TmaLoad(body=inner):
                     self._tiles(inner, here, "tile")
                 case TmaStore(body=inner):
                     self._tiles(inner, here)
                 case WaitTmaStores():  # what was started a tile ago has mostly read
-                    self._does(here, OF_SHARED)
+                    self._does(here, OF_SHARED, of=OTHERS)
                 case Role(name=name, first=first, threads=threads, alone=alone, body=inner):
                     mine = here.among(first, LANES if alone else threads)
                     self.roles[name] = mine.warps * float(np.sum(here.weight * here.active.any(axis=1))) / here.warps
                     self.device(inner, replace(mine, role=name))
                 case WaitGroup(groups=groups):  # so many more are under way, and each has been for as long
-                    self._does(here, OF_INSTRUCTION)
+                    self._does(here, OF_INSTRUCTION, of=OTHERS)
                     self._ahead(here, groups + 1)
                 case WaitMbarrier(at=at):
-                    self._does(here, OF_INSTRUCTION)
+                    self._does(here, OF_INSTRUCTION, of=OTHERS)
                     if not self._is_of_warps(at, here):  # as many loads are under way as there are slots
                         self._ahead(here, self._slots(at) - (not here.role) or 1)
                 case WgmmaWait(buffers=buffers, ends_group=ends_group):  # behind other work it is mostly over
-                    self._does(here, OF_PRODUCT if buffers and ends_group else OF_INSTRUCTION)
+                    self._does(here, OF_PRODUCT if buffers and ends_group else OF_INSTRUCTION, of=OTHERS)
                 case Ticket():
                     self._does(here, OF_MEMORY + OF_BARRIER, of=ACCESSES)
                 case LookBack():
                     self._look_back(s, here.among(0, 1))
                 case InitMbarriers() | ArriveMbarrier() | CommitGroup() | ProxyFence() | WgmmaFence():
-                    self._does(here, OF_INSTRUCTION)
+                    self._does(here, OF_INSTRUCTION, of=OTHERS)
 
     def flat(self, body: tuple[Flat, ...], here: _Here) -> None:
         for s in body:
@@ -273,13 +301,15 @@ class _Counter:
                             unrolled={**here.unrolled, var: max(times, 1.0)},
                             spans={**here.spans, **own},
                         )
+                        self.flat(inner, inside)
                     else:
                         inside = replace(inside, unrolled={}, spans={}, inner=var)
                         self._does(inside, OF_INSTRUCTION / REPEATED, REPEATED)
-                    self.flat(inner, inside)
+                        self._straight(inner, inside)
                 case If(cond=cond, body=inner):
                     self._does(here, OF_INSTRUCTION, _operations(cond, self.approx)[INTEGERS] or 1.0)
-                    self.flat(inner, replace(here.under(cond), spans={}))
+                    inside = replace(here.under(cond), spans={}, stretch=None)
+                    self.flat(inner, inside) if here.unrolled else self._straight(inner, inside)
                 case Alloc(body=inner):
                     self.flat(inner, here)
                 case Collective(intrinsic=i, body=inner):
@@ -288,6 +318,13 @@ class _Counter:
                     self._does(here, OF_SHARED, of=ACCESSES, kind="shuffle")
                 case Parallel() | Instruction():
                     raise AssertionError("no pass of GPUs makes them")
+
+    def _straight(self, body: tuple[Flat, ...], here: _Here) -> None:
+        """Statements around which branches may be: their loads pass at the same time, as far as there are registers."""
+        own = _Stretch()
+        self.flat(body, replace(here, stretch=own))
+        times = _times(here)
+        self._waits(here, max(own.longest, own.every / MOST_APART / times if times else 0.0))
 
     def _together(self, i: Intrinsic, code: str, body: tuple[Flat, ...], here: _Here) -> None:
         """An instruction of all lanes: a product, or a fragment that is loaded, stored or set."""
@@ -345,7 +382,7 @@ class _Counter:
     def _look_back(self, s: LookBack, here: _Here) -> None:
         """One thread makes two words known, and finds those of a block that is done behind a few that are not."""
         self.flat(s.shown, here)
-        self._does(here, OF_MEMORY, LOOKS)
+        self._does(here, OF_MEMORY, LOOKS, of=ACCESSES)
         self._add("sectors", here, LOOKS + 2)
 
     def _inside(self, var: str, begin: Expr, end: Expr, here: _Here) -> _Here:
@@ -380,6 +417,7 @@ class _Counter:
         if not count:
             return
         self._add(of, here, count)
+        self.issued[here.role] = self.issued.get(here.role, 0.0) + count * _times(here)
         if kind:
             self._add(f"{_ASKS}{kind}", here, count)
         together = min(MOST_APART, apart or prod(here.unrolled.values()))
@@ -387,38 +425,55 @@ class _Counter:
         self._waits(here, count * max(latency / max(together, 1.0), least), waits)
 
     def _waits(self, here: _Here, cycles: float, what: str = "others") -> None:
-        here_too = float(np.sum(here.weight * here.active.any(axis=1)))
-        self.waits[here.role, what] = self.waits.get((here.role, what), 0.0) + here_too * cycles
+        self.waits[here.role, what] = self.waits.get((here.role, what), 0.0) + _times(here) * cycles
 
     def _ahead(self, here: _Here, rounds: int) -> None:
         """A wait for what was started so many rounds ago."""
-        self._waits(here, OF_MEMORY, "started")
-        self._waits(here, OF_MEMORY / rounds, "ahead")
+        every = _times(here) * OF_MEMORY
+        self.ahead[here.role, here.steps] = max(
+            self.ahead.get((here.role, here.steps), (0.0, 0.0)), (every / rounds, every)
+        )
 
     def of_role(self, role: str) -> Waits:
-        def of_warp(what: str) -> float:
-            every = {"": self.roles[""], role: self.roles[role]}
-            return sum(self.waits.get((r, what), 0.0) / n for r, n in every.items())
+        def of_warp(cycles: Callable[[str], float]) -> float:
+            return sum(cycles(r) / n for r, n in {"": self.roles[""], role: self.roles[role]}.items())
 
-        return Waits(*map(of_warp, ("arithmetic", "others", "started", "ahead")), by_role=bool(role))
+        def loops(which: int) -> float:
+            return of_warp(lambda r: sum(both[which] for (own, _), both in self.ahead.items() if own == r))
+
+        return Waits(
+            of_warp(lambda r: self.waits.get((r, "arithmetic"), 0.0)),
+            of_warp(lambda r: self.waits.get((r, "others"), 0.0)),
+            started=loops(1),
+            ahead=loops(0),
+            share=of_warp(lambda r: self.issued.get(r, 0.0)) / max(sum(self.issued.values()), 1.0),
+            by_role=bool(role),
+        )
 
     def _store(self, s: Store, here: _Here, *, alone: bool = True) -> None:
         """A store with the loads of its value, whose latencies pass at the same time; not `alone`, it is a part of an
         instruction that has been counted."""
-        latency = 0.0
+        latency = early = 0.0
         if any(x.buffer == s.buffer for x in loads(s.value)):  # a store may be of what the next iteration loads
             here = replace(here, spans={})
         for x, conds in dict.fromkeys(loads_under(s.value, ())):
             if s.atomic and x.buffer == s.buffer:
                 continue  # an update is one access
             place = _once(x, s, reduce(_Here.under, conds, replace(here, spans={}) if conds else here))
-            latency = max(latency, self._access(x.buffer, x.indices[0], place, loads=True, alone=alone))
+            found = self._access(x.buffer, x.indices[0], place, loads=True, alone=alone)
+            if here.stretch is not None and x.buffer in self.read and not conds:
+                early = max(early, found)
+            else:
+                latency = max(latency, found)
         starts = here.starts and s.buffer in self.shared
         self._access(s.buffer, s.indices[0], here, loads=False, alone=alone and not starts)
         if not alone:
             return
         if starts:
-            latency = 0.0
+            latency = early = 0.0
+        if here.stretch is not None:
+            here.stretch.longest = max(here.stretch.longest, early)
+            here.stretch.every += _times(here) * early
         self._waits(here, latency / max(1.0, min(MOST_APART, prod(here.unrolled.values()))))
         times = here.lanes[1] if here.lanes else 1
         own = any(x.buffer == s.buffer for x in loads(s.value))
@@ -536,7 +591,9 @@ def counted(
     awaited = next((s.awaited for s in inside(k.body) if isinstance(s, InitMbarriers)), ())
     sizes_of = {b.name: b.dtype.bytes for b in k.shared}
     params = {n: bytes_of[n] for n in k.params}
-    counter = _Counter(sizes_of, params, rng, machine or MACHINES[80], awaited, joins, approx)
+    counter = _Counter(
+        sizes_of, params, frozenset(k.params) - k.written, rng, machine or MACHINES[80], awaited, joins, approx
+    )
     counter.roles[""] = max(blocks, 1) * warps
     if blocks:
         counter.device(k.body, here)
@@ -560,6 +617,11 @@ def _is_whole(first: Numbers, steps: Numbers, wide: int, own: int) -> bool:
     groups = steps.reshape(-1, wide)
     adjacent = (groups - groups[:, :1] == own * np.arange(wide)).all()
     return bool(adjacent) and all(((first + n) % (wide * own) == 0).all() for n in groups[:, 0])
+
+
+def _times(here: _Here) -> float:
+    """How often all warps that are here run a statement."""
+    return float(np.sum(here.weight * here.active.any(axis=1)))
 
 
 def _spread(rng: np.random.Generator, count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

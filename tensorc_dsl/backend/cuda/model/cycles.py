@@ -15,7 +15,7 @@ from math import inf, prod
 from tensorc_dsl.backend.cuda.compiled import cpu_of
 from tensorc_dsl.backend.cuda.lower.kernels import DeviceKernel, DeviceProgram, roles_in
 from tensorc_dsl.backend.cuda.lower.pipelines import first_registers
-from tensorc_dsl.backend.cuda.model.counts import ACCESSES, FLOATS, INTEGERS, SECTOR, SPECIAL, counted
+from tensorc_dsl.backend.cuda.model.counts import ACCESSES, FLOATS, INTEGERS, OTHERS, SECTOR, SPECIAL, counted
 from tensorc_dsl.backend.cuda.model.issue import issued_instructions
 from tensorc_dsl.backend.cuda.model.machine import Machine, machine_of
 from tensorc_dsl.backend.protocol import Registers
@@ -105,19 +105,19 @@ def _estimates(p: DeviceProgram, k: DeviceKernel, target: Target, sizes: Sizes, 
             lines=c.lines * share,
             cache=c.sectors * SECTOR * share / CACHE,
             memory=min(touched, every.sectors * SECTOR) / (m.memory_rate * target.cores),
-            latency=c.latency(own) * most / max(1, min(resident, most)),
+            latency=c.latency(own, pipes(m)) * most / max(1, min(resident, most)),
         )
 
 
 def slots(own: Mapping[str, float], m: Machine) -> float:
     """The cycles in which a multiprocessor issues so many instructions of each class, by the fullest of its pipes."""
-    every = {FLOATS: m.floats, **_CYCLES}
-    return max(sum(own.values()), *(own.get(of, 0.0) * n for of, n in every.items())) / ISSUED
+    return max(sum(own.values()), *(own.get(of, 0.0) * n for of, n in pipes(m).items())) / ISSUED
 
 
-_CYCLES = {INTEGERS: 2.0, SPECIAL: 8.0, ACCESSES: ISSUED}
-"""The cycles that an instruction of a warp takes a quarter of a multiprocessor; accesses have a pipe in common. CUDA C++
-Programming Guide, "Arithmetic Instructions"."""
+def pipes(m: Machine) -> dict[str, float]:
+    """The cycles that an instruction of a warp takes a quarter of a multiprocessor, by class; accesses have a pipe in common.
+    CUDA C++ Programming Guide, "Arithmetic Instructions"."""
+    return {FLOATS: m.floats, INTEGERS: 2.0, SPECIAL: 8.0, ACCESSES: ISSUED, OTHERS: 1.0}
 
 
 def explained(found: tuple[Estimate, ...]) -> str:

@@ -36,7 +36,7 @@ _PTX = {
 _REQUESTS = {
     "global load": r"LDG\b|ld\.global",
     "global store": r"STG\b|st\.global",
-    "shared load": r"LDS\b(?! RZ)|ld\.shared",
+    "shared load": r"LDS\b|ld\.shared",
     "shared store": r"STS\b|st\.shared",
     "copy": r"LDGSTS\b|cp\.async\.c[ag]",
     "fragment": r"LDSM\b|ldmatrix",
@@ -79,7 +79,7 @@ def loops_in_sass(text: str) -> dict[str, tuple[CodeLoop, ...]]:
             # A jump may have its predicate among its operands, and one of a warp whose lanes have parted goes on else.
             if not found[1] and re.match(r"(?:EXIT|RET|BRA(?!\.(?:DIV|CONV)))(?![^`]*\bU?P\d)", found[2]):
                 now.ends.add(len(now.own))
-            now.own.append(found[2])
+            now.own.append("NOP" if found[1] == "@!PT " else found[2])  # loads that never happen, before narrow copies
     return {name: tuple(_loops(t, "sass")) for name, t in kernels.items()}
 
 
