@@ -221,6 +221,19 @@ def test_losers_are_given_up_and_say_so() -> None:
     assert take_times(Clock(1e-4, 9e-5), 1e-6) == Taken((9e-5,), censored=True)
 
 
+@pytest.mark.parametrize("slices", [(4e-3,), (9e-3,), (1e-4, 12e-3), (1e-3, 4e-3), (0.09,)])
+def test_a_call_that_was_interrupted_does_not_make_a_fast_kernel_slow(slices: tuple[float, ...]) -> None:
+    """Another process has the core for some milliseconds, in the first call or in the next one."""
+    found = take_times(Clock(*slices, 1e-4), 1e-4)
+    assert not found.censored and seconds_of(found.times) == 1e-4
+
+
+def test_a_kernel_that_is_slow_twice_is_given_up() -> None:
+    clock = Clock(4e-3)
+    assert take_times(clock, 1e-4) == Taken((4e-3,), censored=True)
+    assert clock.calls <= 3
+
+
 def test_the_lower_quartile_stands_for_the_times() -> None:
     assert seconds_of((1.0, 2.0, 3.0, 4.0, 100.0)) == 2.0
     assert seconds_of((1.0,)) == 1.0

@@ -100,6 +100,9 @@ CHUNK_SECONDS = 0.01
 GIVE_UP = 1.5
 """A candidate whose best time is beyond this many times the incumbent's is not timed further."""
 
+INTERRUPTED = 0.1
+"""A call that takes longer than so many seconds was not only interrupted by another process."""
+
 AGREE = 0.01
 """Times agree when the 95 % interval of their lower quartile is no wider than this share of it."""
 
@@ -165,20 +168,20 @@ def take_times(time_calls: Callable[[int], list[float]], best: float | None, eno
     """Times of single calls, in order, after one call to warm up.
 
     `time_calls(n)` runs the kernel n times and returns the seconds of each call. A kernel that is far slower than
-    `best` is timed a few times, at least once. Others are timed until the times agree, or for `enough` seconds; a kernel that
-    may be the best, for a multiple of that.
+    `best` is timed a few times; one call decides that only where it is too long for an interruption. Others are timed until
+    the times agree, or for `enough` seconds; a kernel that may be the best, for a multiple of that.
     """
     (warm_up,) = time_calls(1)
     if best is not None and warm_up > (far := 10 * GIVE_UP * best):
-        if LEAST * warm_up < CHUNK_SECONDS:  # a short one may only have been interrupted
-            warm_up = min(time_calls(LEAST))
+        if warm_up <= INTERRUPTED:
+            warm_up = min(time_calls(max(1, min(LEAST, int(CHUNK_SECONDS / warm_up)))))
         if warm_up > far:
             return Taken((warm_up,), censored=True)
     times: list[float] = []
     while True:
         typical = min([warm_up, *times])
         times += time_calls(max(1, min(MOST - len(times), int(CHUNK_SECONDS / max(typical, 1e-9)))))
-        if best is not None and min(times) > GIVE_UP * best:
+        if best is not None and min(warm_up, *times) > GIVE_UP * best:
             return Taken(tuple(times), censored=True)
         if len(times) >= MOST or sum(times) > 5 * enough:
             break

@@ -123,13 +123,17 @@ static int64_t together(double once) { return once < 1e5 ? (int64_t)(1e5 / (once
 
 /* Samples of so many seconds, at most so many, in order. A sample is one call where an input is overwritten; before them is a
    tenth of the time in which nothing is recorded, and which tells the calls of a sample: the first call is longer than others.
-   A kernel that takes far longer than the best has fewer: one, or those of a hundredth of a second. One call of a short kernel
-   may only have been interrupted, so that is decided by a few. */
+   A kernel that takes far longer than the best has fewer: one, or those of a hundredth of a second. One call of less
+   than a tenth of a second may only have been interrupted, so that is decided by another one or a few. */
 static double *timed(double seconds, size_t most, double best, size_t *count, int64_t *calls) {
     double once = sample(1), least = once, *samples = NULL;
     int updates = 0;
     for (int k = 0; k < ARRAYS; k++) updates |= given[k] != NULL;
-    for (int k = 0; k < 5 && best > 0 && least > 15 * best && once < 2e6; k++) least = fmin(least, sample(1));
+    int64_t first = now();
+    for (int k = 0; k < 5 && best > 0 && least > 15 * best && once < 1e8; k++) {
+        least = fmin(least, sample(1));
+        if ((double)(now() - first) >= 1e7) break;
+    }
     int far = best > 0 && least > 15 * best;
     for (int64_t start = now(); !far && (double)(now() - start) < seconds * 1e8;) {
         *calls = updates ? 1 : together(least);
