@@ -65,6 +65,30 @@ def test_what_inlining_computes_twice_is_counted(readers: list[str], in_place: b
     assert asked["inlined_work"].function(program, BlockRef("stage")) == more
 
 
+ONE = """
+program p(A: f32[1, 8], Y: f32[1, 8]) {
+    buffer S: f32[1, 8]
+    for i in 1, j in 8 { block stage {
+        spatial vi in 1 = i
+        spatial vj in 8 = j
+        S[vi, vj] = A[vi, vj] + 1.0
+    } }
+    for i in 1, j in 8 { block reader {
+        spatial vi in 1 = i
+        spatial vj in 8 = j
+        Y[vi, vj] = S[0, %s]
+    } }
+}
+"""
+
+
+@pytest.mark.parametrize(("read", "in_place"), [("vj", True), ("7 - vj", False)])
+def test_along_a_single_iteration_each_read_is_in_place(read: str, in_place: bool) -> None:
+    """Models of one image read the first of it by its number."""
+    program = parse_program(Source("p", ONE % read))
+    assert QUERIES[BlockRef]["is_read_in_place"].function(program, BlockRef("stage")) is in_place
+
+
 ROLLED = """
 program p(A: f32[9, 5], Y: f32[7, 5]) {
     buffer B: f32[3, 5]

@@ -10,9 +10,11 @@ import pytest
 from tensorc_dsl import handlers
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api import Task
+from tensorc_dsl.ir.program import blocks
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
 from tensorc_dsl.proof.equivalence.validate import Valid
+from tensorc_dsl.schedule.trace.distribution import Listed
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.search.expansion import stream
@@ -28,6 +30,12 @@ compute doubles(A: f64[M, K], B: const f64[K, N]) -> C: f64[M, N] { C[i, j] = su
 compute layer(X: f32[M, K], W: const f32[K, N], b: f32[N]) -> Y: f32[M, N] {
     let Z = matmul(X, W)
     Y[i, j] = max(Z[i, j] + b[j], 0.0)
+}
+compute image_layer(X: f32[1, H, W, C], F: const f32[C, D], b: f32[D], R: f32[1, H, W, D]) -> Y: f32[1, H, W, D] {
+    let Z[n in 1, h, w, d] = sum[c] X[n, h, w, c] * F[c, d]
+    let S[n in 1, h, w, d] = Z[0, h, w, d] + b[d]
+    let A[n in 1, h, w, d] = S[0, h, w, d] + R[0, h, w, d]
+    Y[n in 1, h, w, d] = max(A[0, h, w, d], 0.0)
 }
 compute each(X: f32[H, W, C], F: f32[3, 3, C]) -> Y: f32[H - 2, W - 2, C] {
     Y[h in H - 2, w in W - 2, c] = sum[r, s] X[h + r, w + s, c] * F[r, s, c]
@@ -46,6 +54,7 @@ task volume = conv3d_ndhwc(N=1, D=2, H=3, W=5, CI=3, CO=17, KD=3, KH=3, KW=3, pa
 task border = conv2d_nhwc(N=1, H=3, W=7, CI=13, CO=37, KH=5, KW=5, pad=2) with default
 task narrow = matmul(M=37, N=7, K=151) with default
 task few = matmul(M=1, N=64, K=151) with default
+task lines = image_layer(H=56, W=14, C=24, D=64) with default
 task no_term = matmul(M=37, N=45, K=0) with default
 task open = matmul(M=1..64, N=45, K=151) with default
 task open_columns = matmul(M=37, N=1..45, K=151) with default
@@ -145,3 +154,63 @@ def test_tiles_and_cuts_take_about_as_long_as_the_best() -> None:
         assert isinstance(columns, int)
         assert isinstance(height, int)
         assert columns * height >= 8, "a tile hides the latency of its sums"
+
+
+def values(trace: Trace, draw: str) -> list[object]:
+    """What a draw could have been."""
+    (found,) = (d.distribution for d in trace.draws if d.name == draw)
+    assert isinstance(found, Listed)
+    return list(found.values_listed())
+
+
+def test_what_follows_a_product_is_one_stage_that_reads_registers() -> None:
+    """A bias, a residual and a rectifier are read in place, so nothing is drawn about them. Where the sums of a tile are
+    complete, all of them belong to it; else they may follow each block."""
+    t = task("lines", Target(vector_bits=512, cores=2, features="+avx2,+fma"))
+    model = handlers.condition(t.model, {"five_loops": True, "count": 1})
+    traces = [model.sample(stream(n, t.name, "test")) for n in range(16)]
+    assert not any("inline" in d for trace in traces for d in trace.decisions)
+    whole = [trace for trace in traces if trace.decisions["epilogue"]]
+    assert len(whole) > 8
+    for trace in whole:
+        assert "follow" not in trace.decisions
+        assert [b.name for b in blocks(trace.program) if any(w.buffer == "Y" for w in b.body)] == ["Z_write"]
+
+
+def test_products_with_constants_are_mostly_in_the_five_loops() -> None:
+    """Panels of constants cost a call nothing, however short the sums are."""
+    target = Target(vector_bits=512, cores=2, features="+avx2,+fma")
+    for name, mostly in (("lines", True), ("batch", False)):
+        trace = task_of("products.tsched", TASKS, name, replace(target, l1=65536)).sample(0)
+        (chance,) = (d.distribution for d in trace.draws if d.name == "five_loops")
+        assert isinstance(chance, Listed)
+        assert (chance.weights[0] >= 80) == mostly
+
+
+def test_a_window_is_cut_while_its_panel_does_not_fit_the_first_cache() -> None:
+    t = task("image", Target(vector_bits=512, cores=2, features="+avx2,+fma"))
+    for trace in in_loops(t, 8):
+        columns = trace.decisions["columns"]
+        assert isinstance(columns, int)
+        panels = [taps * 7 * columns * 64 for taps in (9, 3)]
+        assert values(trace, "count") == [0, *(n for n, size in enumerate(panels, 1) if size > t.target.l1)]
+
+
+def test_blocks_of_lines_fit_the_second_cache() -> None:
+    """With what is read beside them: a panel goes by for each line."""
+    target = Target(vector_bits=512, cores=2, features="+avx2,+fma")
+    line = 14 * 4 * (24 + 64 + 64)
+    for room, least in ((16 * line, 4), (60 * line, 1)):
+        t = task_of("products.tsched", TASKS, "lines", replace(target, l1=65536, l2=room * 100 // 60))
+        (trace,) = in_loops(t, 1)
+        assert values(trace, "row_cut") == [n for n in (1, 2, 4, 8) if n >= least]
+
+
+def test_panels_of_constants_are_fetched_before_they_are_read() -> None:
+    """However few they are: between two calls of a model its other weights go by."""
+    target = Target(vector_bits=512, cores=2, features="+avx2,+fma", l1=65536, l2=1 << 30)
+    for name, far in (("lines", True), ("batch", False)):
+        model = handlers.condition(task_of("products.tsched", TASKS, name, target).model, {"five_loops": True})
+        for n in range(4):
+            trace = model.sample(stream(n, name, "test"))
+            assert ("next" in trace.decisions) == far

@@ -25,6 +25,7 @@ from tensorc_dsl.ir.expr import (
     constant,
     dtype_of,
     free_vars,
+    index,
     loads,
 )
 from tensorc_dsl.ir.print import format_expr
@@ -416,10 +417,11 @@ def is_read_in_place(program: Program, block: BlockRef) -> bool:
     others = [o for o in _readers(program, b) if o.name != b.name]
     if len(others) != 1 or not is_injective(program, block) or not is_injective(program, BlockRef(others[0].name)):
         return False
-    own, other = b.body[0], others[0].body[0]
-    return _extents(b, own.indices) == _extents(others[0], other.indices) and {
-        x.indices for x in loads(other.value) if x.buffer == own.buffer
-    } == {other.indices}
+    own, reader = b.body[0], others[0]
+    other = reader.body[0]
+    return _extents(b, own.indices) == _extents(reader, other.indices) and {
+        _place(reader, x.indices) for x in loads(other.value) if x.buffer == own.buffer
+    } == {_place(reader, other.indices)}
 
 
 @query
@@ -474,9 +476,15 @@ def _readers(program: Program, b: Block) -> list[Block]:
 
 
 def _extents(b: Block, indices: tuple[Expr, ...]) -> list[Expr]:
-    """The extents of the iterators that are the subscripts."""
+    """The extents of the iterators that are the subscripts, but for those of one value."""
     found = {Var(it.name): it.extent for it in b.iters}
-    return [found[i] for i in indices if isinstance(i, Var)]
+    return [found[i] for i in _place(b, indices) if isinstance(i, Var)]
+
+
+def _place(b: Block, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The subscripts with 0 for each that is an iterator of one value."""
+    ones = {Var(it.name) for it in b.iters if constant(it.extent) == 1}
+    return tuple(index(0) if i in ones else i for i in indices)
 
 
 def _work(b: Block) -> int:
