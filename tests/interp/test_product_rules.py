@@ -187,15 +187,6 @@ def test_products_with_constants_are_mostly_in_the_five_loops() -> None:
         assert (chance.weights[0] >= 80) == mostly
 
 
-def test_a_window_is_cut_while_its_panel_does_not_fit_the_first_cache() -> None:
-    t = task("image", Target(vector_bits=512, cores=2, features="+avx2,+fma"))
-    for trace in in_loops(t, 8):
-        columns = trace.decisions["columns"]
-        assert isinstance(columns, int)
-        panels = [taps * 7 * columns * 64 for taps in (9, 3)]
-        assert values(trace, "count") == [0, *(n for n, size in enumerate(panels, 1) if size > t.target.l1)]
-
-
 def test_blocks_of_lines_fit_the_second_cache() -> None:
     """With what is read beside them: a panel goes by for each line."""
     target = Target(vector_bits=512, cores=2, features="+avx2,+fma")
