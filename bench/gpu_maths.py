@@ -28,7 +28,7 @@ from tensorc_dsl.reference.tolerance import FUNCTION_ROUNDOFFS
 CASES = (*((name, F32) for name in SINGLE), *((name, t) for name in ROUNDED for t in (F16, BF16)))
 """The functions, and what their results are rounded to."""
 
-BLOCK = 1 << 20
+BLOCK = 1 << 15
 
 
 def kernel_of(function: str, t: DType, count: int) -> NativeKernel:

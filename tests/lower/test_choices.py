@@ -1,4 +1,5 @@
-"""Choices that all lanes of a row share are made before the row, and each element gets what it got."""
+"""Choices that all lanes of a row share are made before the row, those that a loop does not change before the loop, and each
+element gets what it got."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorc_dsl.backend.llvm.lower.passes import MOST, take_out_choices
+from tensorc_dsl.backend.llvm.lower.passes import MOST, settle_choices, take_out_choices
 from tensorc_dsl.ir.dtypes import F32, INDEX
 from tensorc_dsl.ir.expr import (
     Binary,
@@ -58,6 +59,13 @@ def row(var: str, begin: int, end: int, of: Expr) -> Loop:
     return Loop(var, index(begin), index(end), LoopKind.VECTORIZED, (Store("B", (Var(var),), of),))
 
 
+def tile(of: Expr, rows: int = LANES) -> Loop:
+    """A loop around rows that are written out, where each iteration stores all of them."""
+    place = add(Binary("*", Var("k"), index(LANES)), Var("j"))
+    inner = Loop("j", index(0), index(rows), LoopKind.UNROLLED, (Store("B", (place,), of),))
+    return Loop("k", index(0), index(3), LoopKind.SERIAL, (inner,))
+
+
 def stored(body: tuple[Flat, ...], env: dict[str, int], out: list[tuple[int, int]]) -> list[tuple[int, int]]:
     for s in body:
         match s:
@@ -84,6 +92,16 @@ def test_each_element_gets_what_it_got(one: Expr, other: Expr) -> None:
         env = {"i": i, "k": k}
         assert stored(versions, env, []) == stored(body, env, [])
     assert len(list(stores(versions))) <= MOST * len(body)
+
+
+@settings(max_examples=examples(40))
+@given(VALUES, conditions(), st.integers(1, LANES))
+def test_each_element_of_a_tile_gets_what_it_got(of: Expr, known: Expr, rows: int) -> None:
+    loop = Loop("i", index(0), index(ROWS), LoopKind.SERIAL, (If(known, (tile(of, rows),)), tile(of)))
+    versions = settle_choices((loop,))
+    for j in range(LANES):
+        env = {"j": j, "k": 1}  # the loops inside have the same names, and `known` is about these
+        assert stored(versions, env, []) == stored((loop,), env, [])
 
 
 STEP = Load("B", (BEFORE,), F32)
@@ -124,3 +142,36 @@ def test_what_adds_up_and_what_asks_data_or_reads_no_step_stays() -> None:
     for of in (adds, asks, other, Select(FIRST, STEP, ZERO)):
         assert loads(of)
         assert take_out_choices((row("j", 0, 9, of),)) == (row("j", 0, 9, of),)
+
+
+def test_a_loop_whose_choices_a_condition_settles_has_a_version_without_them() -> None:
+    reads = Load("A", (add(Var("i"), Var("j")),), F32)
+    border = Logic("and", Compare("<", add(Var("i"), Var("j")), index(9)), INSIDE)
+    assert (
+        format_body(settle_choices((If(INSIDE, (tile(Select(border, reads, ZERO)),)),)))
+        == """\
+if i > 0 {
+    if i < 4 {
+        for k in 0 .. 3 {
+            unrolled for j in 0 .. 6 {
+                B[k * 6 + j] = A[i + j]
+            }
+        }
+    }
+    if not i < 4 {
+        for k in 0 .. 3 {
+            unrolled for j in 0 .. 6 {
+                B[k * 6 + j] = A[i + j] if i + j < 9 else 0.0
+            }
+        }
+    }
+}
+"""
+    )
+
+
+def test_choices_that_the_loop_changes_or_that_ask_data_stay() -> None:
+    asks = Compare(">", Load("A", (Var("i"),), F32), ZERO)
+    for cond in (asks, Compare("<", Var("k"), index(2)), Compare("==", Var("j"), Var("i"))):
+        loop = tile(Select(cond, STEP, ZERO))
+        assert settle_choices((loop,)) == (loop,)

@@ -325,7 +325,22 @@ class Expressions(Subscripts):
         if cheap:
             a, b = self.alike(self.value(e.then, at), self.value(e.other, at))
             return select(f, cond, a, b)
-        return self._branch(cond, e, at)
+        return self._element_or_constant(cond, e, at) or self._branch(cond, e, at)
+
+    def _element_or_constant(self, cond: Value, e: Select, at: Piece | None) -> Value | None:
+        """A choice between an element that all lanes share and a constant, as a load from one of two places: LLVM keeps a
+        branch, and takes the work of a whole tile into both of its arms. None if it is not such a choice."""
+        x, y = e.then, e.other
+        if at is None or at.mask is not None or not self.picks or not isinstance(x, Load) or not isinstance(y, Const):
+            return None
+        place, other = x.indices[0], constant_value(y.dtype, y.value)
+        if (x, at.offset) in self.made or self.stride(place, at) != 0 or not is_safe(place) or x.dtype.kind == "bool":
+            return None
+        if in_memory(x.dtype) != other.type:
+            return None
+        name = self.f.module.constant(other.typed)
+        pointer = self.f.op(f"select i1 {cond.ref}, ptr {self.pointer(x.buffer, place, at)}, ptr @{name}")
+        return self._load_one(x.buffer, pointer, x.dtype)
 
     def _branch(self, cond: Value, e: Select, at: Piece | None) -> Value:
         f = self.f

@@ -122,7 +122,7 @@ class Module:
     features: frozenset[str] = frozenset()
     functions: list[str] = field(default_factory=list[str])
     shared: dict[str, str] = field(default_factory=dict[str, str])
-    """The names of internal functions by what stands behind the name, so that none is there twice."""
+    """The names of internal functions and constants by what stands behind the name, so that none is there twice."""
     declarations: dict[str, str] = field(default_factory=dict[str, str])
     bodies: int = 0
     unrolls: bool = False
@@ -136,6 +136,12 @@ class Module:
 
     def declare(self, result: str, name: str, args: tuple[str, ...], attributes: str = "") -> None:
         self.declarations[name] = f"declare {result} @{name}({', '.join(args)}) {attributes}".rstrip()
+
+    def constant(self, typed: str) -> str:
+        """The name of a place in memory that has a constant."""
+        name = self.shared.setdefault(typed, f"constant.{len(self.shared)}")
+        self.declarations[name] = f"@{name} = internal constant {typed}"
+        return name
 
     def text(self) -> str:
         metadata = '!0 = distinct !{!0, !1}\n!1 = !{!"llvm.loop.unroll.disable"}\n!2 = !{i32 1}'

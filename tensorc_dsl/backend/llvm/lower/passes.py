@@ -8,7 +8,7 @@ every few steps of the tiles before comes while they compute.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
 from operator import is_
 
@@ -43,7 +43,7 @@ from tensorc_dsl.ir.expr import (
     sub,
     substitute,
 )
-from tensorc_dsl.ir.program import MAX_STEP, Annotation, For, LoopKind, Program, Store, is_in_order, walk
+from tensorc_dsl.ir.program import MAX_STEP, Annotation, For, LoopKind, Program, Store, is_in_order, map_store, walk
 from tensorc_dsl.ir.reductions import fold_of
 from tensorc_dsl.ir.target import CACHE_LINE
 from tensorc_dsl.lower.flat import (
@@ -62,6 +62,7 @@ from tensorc_dsl.lower.flat import (
 )
 from tensorc_dsl.lower.lower import COMMON, Pass, Unit, bind_instructions, instructions, lower
 from tensorc_dsl.lower.trim_bounds import Around, known_of
+from tensorc_dsl.proof.sets.linear_forms import Context, difference
 from tensorc_dsl.proof.sets.simplify import conjuncts, simplify
 
 # Takes choices that all lanes share out of vectorized loops: those of a row that may be the border of an image.
@@ -147,6 +148,111 @@ def _decided(s: Flat, cond: Expr, holds: bool) -> Flat:
         return e.other if not holds else e.then if rest is None else Select(rest, e.then, e.other)
 
     return replace(s, body=tuple(replace(x, value=rewrite_expr(x.value, made)) for x in s.body if isinstance(x, Store)))
+
+
+# Makes two versions of a loop whose choices stay the same while it runs: those of a tile that may be at an image's border.
+#
+# for c in 0 .. 64 { for i in 0 .. 4 unrolled { S[i] += (a if x + i > 0 else 0) * b } }
+#   ->  if x > 0 { for c … { S[i] += a * b } } if not x > 0 { for c … { S[i] += (a if x + i > 0 else 0) * b } }
+#
+# Else each row of the tile is a branch in every round, which keeps sums out of registers. The loop around, over the tiles,
+# could be cut instead, but its pieces are copies of all that is in it.
+
+
+VERSIONED_CODE = 512
+"""The largest `code_size` of a loop of which there are two versions."""
+
+
+def settle_choices(body: tuple[Flat, ...], known: frozenset[Expr] = frozenset()) -> tuple[Flat, ...]:
+    """The body with innermost serial loops without their choices where conditions before the loop settle all of these, and
+    with them elsewhere. `known` holds around the body."""
+    out: list[Flat] = []
+    for s in body:
+        match s:
+            case Store():
+                out.append(s)
+            case Loop(kind=LoopKind.SERIAL) if all(isinstance(x, (Store, Loop)) for x in inside(s.body)) and not any(
+                isinstance(x, Loop) and x.kind is LoopKind.SERIAL for x in inside(s.body)
+            ):
+                out += _settled(s, known)
+            case If():
+                own = frozenset(c for c in conjuncts(s.cond) if _is_about_positions(c))
+                out.append(replace(s, body=settle_choices(s.body, known | own)))
+            case _:
+                bound = {s.var} if isinstance(s, Loop) else set(s.vars) if isinstance(s, Parallel) else set[str]()
+                here = frozenset(c for c in known if bound.isdisjoint(free_vars(c)))
+                out.append(replace(s, body=settle_choices(s.body, here)))
+    return tuple(out)
+
+
+def _settled(s: Loop, known: frozenset[Expr]) -> tuple[Flat, ...]:
+    """A loop, or its two versions."""
+    bound = {x.var for x in inside((s,)) if isinstance(x, Loop)}
+    body = _without((s,), [c for c in known if bound.isdisjoint(free_vars(c))])
+    needs: dict[Expr, dict[Expr | None, None]] = {}
+    for cond, need in _steady(body, ()):
+        needs.setdefault(cond, {})[need] = None
+    settled = {cond: found for cond, found in needs.items() if None not in found}
+    cond = conjunction(tuple(dict.fromkeys(c for found in settled.values() for c in found if c is not None)))
+    if cond is None or code_size(body) > VERSIONED_CODE:
+        return body
+    return (If(cond, _without(body, settled.keys())), If(Not(cond), body))
+
+
+def _steady(body: tuple[Flat, ...], around: tuple[Loop, ...]) -> Iterator[tuple[Expr, Expr | None]]:
+    """The conditions on positions of choices, each with one under which it holds in all iterations of the loops `around`."""
+    for s in body:
+        if isinstance(s, Loop):
+            yield from _steady(s.body, (*around, s))
+        elif isinstance(s, Store):
+            stack = [s.value]
+            while stack:
+                e = stack.pop()
+                if isinstance(e, Select):
+                    yield from ((c, _in_all(c, around)) for c in conjuncts(e.cond) if _is_about_positions(c))
+                stack.extend(children(e))
+
+
+def _in_all(c: Expr, around: tuple[Loop, ...]) -> Expr | None:
+    """That a comparison holds in all iterations of loops; None if that is not known, or changes in the loops that stay."""
+    if not isinstance(c, Compare) or c.op not in {"<", "<=", ">", ">="}:
+        return None
+    for s in reversed(around):
+        begin, end = constant(s.begin), constant(s.end)
+        form = difference(c.lhs, c.rhs, Context({}))
+        if any(not isinstance(a, str) and s.var in free_vars(a) for a in form.terms):
+            return None
+        if (factor := form.terms.get(s.var, 0)) == 0:
+            continue
+        if s.kind is not LoopKind.UNROLLED or begin is None or end is None or begin >= end:
+            return None
+        largest = (factor > 0) == (c.op in {"<", "<="})
+        at = {s.var: index(end - 1 if largest else begin)}
+        c = Compare(c.op, substitute(c.lhs, at), substitute(c.rhs, at))
+    return simplify(c, {})
+
+
+def _without(body: tuple[Flat, ...], settled: Collection[Expr]) -> tuple[Flat, ...]:
+    """Statements whose choices no longer ask for conditions that hold."""
+
+    def made(e: Expr) -> Expr:
+        if not isinstance(e, Select):
+            return e
+        rest = tuple(c for c in conjuncts(e.cond) if c not in settled)
+        return (
+            e
+            if len(rest) == len(conjuncts(e.cond))
+            else replace(e, cond=left)
+            if (left := conjunction(rest))
+            else e.then
+        )
+
+    return tuple(
+        map_store(s, lambda e: rewrite_expr(e, made))
+        if isinstance(s, Store)
+        else replace(s, body=_without(s.body, settled))
+        for s in body
+    )
 
 
 # Makes vectorized loops serial unless a code generator can run their lanes in lock step.
@@ -427,6 +533,11 @@ PASSES = (
     Pass("registers", lambda u: replace(u, flat=keep_in_registers(u.loops)), "small buffers become registers"),
     Pass(
         "limit", lambda u: replace(u, flat=limit_unrolling(u.loops, UNROLL_LIMIT)), "too long unrolled loops are serial"
+    ),
+    Pass(
+        "settle",
+        lambda u: replace(u, flat=settle_choices(u.loops)),
+        "a loop whose choices conditions before it settle has a version without them",
     ),
     Pass(
         "rows", _rows, "what is behind the last whole tile ends with its rows; sums have code for each number of them"
