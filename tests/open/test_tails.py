@@ -114,9 +114,10 @@ task product = product(M=4, N=1..64, K=9) with tiled
 def test_sums_of_the_last_columns_stay_in_registers() -> None:
     task = loads(TILED)["product"]
     trace = task.sample(0)
-    text = compiled(trace.program).llvm_ir
+    made = compiled(trace.program)
+    vectors = 16 // min(16, made.target.vector_bits // 32)
     # Of each row of the last tile: what is loaded of B, and what is stored. Masked accesses of the sums would be more.
-    assert len(re.findall(r"call .*@llvm\.masked\.store", text)) == 2
+    assert len(re.findall(r"call .*@llvm\.masked\.store", made.llvm_ir)) == 2 * vectors
     kernel = task.replay(trace)
     for n in (1, 15, 16, 17, 33, 63, 64):
         a, b = (np.random.default_rng(n).standard_normal(shape).astype(np.float32) for shape in ((4, 9), (9, n)))

@@ -535,12 +535,12 @@ PASSES = (
         "limit", lambda u: replace(u, flat=limit_unrolling(u.loops, UNROLL_LIMIT)), "too long unrolled loops are serial"
     ),
     Pass(
+        "rows", _rows, "what is behind the last whole tile ends with its rows; sums have code for each number of them"
+    ),
+    Pass(
         "settle",
         lambda u: replace(u, flat=settle_choices(u.loops)),
         "a loop whose choices conditions before it settle has a version without them",
-    ),
-    Pass(
-        "rows", _rows, "what is behind the last whole tile ends with its rows; sums have code for each number of them"
     ),
     Pass("instructions", _bind, "tensorized loops become instructions"),
 )
