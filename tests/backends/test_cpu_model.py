@@ -11,18 +11,9 @@ import pytest
 import tensorc_dsl
 from tensorc_dsl.backend.llvm.lower.passes import lower_cpu
 from tensorc_dsl.backend.llvm.model import machine as model
+from tensorc_dsl.backend.llvm.model.bounds import BOUNDS, Cost, costs_on
 from tensorc_dsl.backend.llvm.model.counts import counted, evaluate
-from tensorc_dsl.backend.llvm.model.cycles import (
-    BOUNDS,
-    COLUMNS,
-    Cost,
-    costs,
-    costs_on,
-    cycles,
-    explained,
-    features,
-    reached,
-)
+from tensorc_dsl.backend.llvm.model.cycles import COLUMNS, costs, cycles, explained, features, reached
 from tensorc_dsl.backend.llvm.model.machine import Machine, forget
 from tensorc_dsl.backend.llvm.model.threads import shared_out, workers
 from tensorc_dsl.base.source import Source
@@ -452,6 +443,22 @@ def test_loops_that_depend_on_others_count_as_in_the_middle(monkeypatch: pytest.
 
 def test_a_loop_whose_length_data_decide_takes_all_threads() -> None:
     assert worth("rows", 8, M=1, L=1) == [None]
+
+
+def test_threads_that_a_call_does_not_start_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensorc_dsl.backend.llvm.model.threads.HANDED", 2000.0)
+    program = tensorc_dsl.loads(OPEN)["scale"].sample(0).program
+    kernel, several = lower_cpu(program), replace(TARGET, cores=4)
+    starts = {
+        m: sum(c.bounds[BOUNDS.index("threads")] for c in costs(kernel, several, {"M": m, "N": 64})) for m in (2, 4096)
+    }
+    assert starts[2] == 0 < starts[4096]
+    few = cycles(kernel, several, {"M": 2, "N": 64})
+    assert few == cycles(kernel, TARGET, {"M": 2, "N": 64})
+    assert cycles(kernel, several, {"M": 4096, "N": 64}) < cycles(kernel, TARGET, {"M": 4096, "N": 64}) / 2
+    # A kernel of the one size starts none either.
+    fixed = tensorc_dsl.loads(OPEN.replace("M=1..4096, N=1..4096", "M=2, N=64"))["scale"].sample(0).program
+    assert not any(c.bounds[BOUNDS.index("threads")] for c in costs(lower_cpu(fixed), several, {}))
 
 
 def test_a_machine_is_measured_twice_and_the_better_of_each_number_is_kept(

@@ -76,12 +76,12 @@ DIVISIONS = ("sqrt", "rsqrt")
 @frozen
 class Span:
     """A loop that is counted: its place among all loops, how often it runs for each time that it is reached, the loop
-    around it (-1 for none), and whether its iterations are tasks for threads."""
+    around it (-1 for none), and the threads that its iterations are tasks for, 0 if they are none."""
 
     number: int
     count: float
     around: int
-    tasks: bool = False
+    threads: int = 0
 
 
 @frozen
@@ -364,10 +364,10 @@ class _Counter:
                 case _:
                     assert_never(s)
 
-    def _open(self, var: str, begin: float, count: float, around: int, *, tasks: bool = False) -> int:
+    def _open(self, var: str, begin: float, count: float, around: int, *, threads: int = 0) -> int:
         place = len(self.spans)
         self.known.clear()
-        self.spans.append(Span(place, count, around, tasks))
+        self.spans.append(Span(place, count, around, threads))
         self.linear_of[var] = (begin, {place: 1.0})
         self.means[var] = begin + max(0.0, count - 1) / 2
         self.extents[var] = count
@@ -387,7 +387,7 @@ class _Counter:
 
     def _counted(
         self, var: str, begin: float, count: float, body: tuple[Flat, ...], here: _Here, inside: Callable[[_Here], None], *,
-        tasks: bool = False, steps: float = 1.0,
+        threads: int = 0, steps: float = 1.0,
     ) -> None:  # fmt: skip
         """A loop that stays one around the body, with what stands inside of it."""
         here.nest.has_loops = True
@@ -397,13 +397,15 @@ class _Counter:
         for name, n in here.unrolled:
             around = loops[-1] if loops else -1
             loops = (*loops, self._open(name, 0.0, float(n), around))
-        place = self._open(var, begin, count, loops[-1] if loops else -1, tasks=tasks)
+        place = self._open(var, begin, count, loops[-1] if loops else -1, threads=threads)
         inner = Nest((*loops, place), here.nest.rounds * copies * count, body=body, steps=steps)
         self.nests.append(inner)
         inside(_Here(inner, var, here if not here.unrolled else None, written=self._written(body)))
 
     def _parallel(self, s: Parallel, here: _Here) -> None:
-        self.starts += 1
+        cores = self.target.cores
+        threads = cores if s.worth is None else max(1, min(cores, floor(self.number(s.worth))))
+        self.starts += threads > 1
 
         def one(k: int, at: _Here) -> None:
             if k == len(s.vars):
@@ -411,7 +413,7 @@ class _Counter:
                 return
             count = max(self.least, self.number(s.extents[k]))
             if count > 0:
-                self._counted(s.vars[k], 0.0, count, s.body, at, lambda inside: one(k + 1, inside), tasks=True)
+                self._counted(s.vars[k], 0.0, count, s.body, at, lambda inside: one(k + 1, inside), threads=threads)
 
         one(0, here)
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import replace as data_replace
 from typing import assert_never
 
-from tensorc_dsl.backend.llvm.model.counts import counted
-from tensorc_dsl.backend.llvm.model.cycles import Cost, costs_on
+from tensorc_dsl.backend.llvm.model.bounds import Cost, costs_on
+from tensorc_dsl.backend.llvm.model.counts import Counted, counted
 from tensorc_dsl.backend.llvm.model.machine import Machine
 from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.dtypes import F64, INDEX
@@ -33,6 +33,7 @@ from tensorc_dsl.ir.expr import (
     sub,
     substitute,
 )
+from tensorc_dsl.ir.identity import by_first
 from tensorc_dsl.ir.program import LoopKind, Store
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.lower.flat import Alloc, Collective, Flat, If, Instruction, Kernel, Loop, Parallel, Shuffle
@@ -47,19 +48,30 @@ def workers(kernel: Kernel, target: Target, threads: int) -> int:
     """How many of the threads a kernel is worth."""
     if threads == 1 or kernel.dims:
         return threads
-    alone = data_replace(target, cores=1)
-    took = sum(c.cycles for c in costs_on(counted(kernel, alone, {}), alone, Machine()))
-    return 1 if took < 2 * HANDED else threads
+    return threads if is_worth_threads(counted(kernel, target, {}), target) else 1
 
 
+def is_worth_threads(found: Counted, target: Target) -> bool:
+    """Whether a kernel of fixed sizes has work for more than one thread."""
+    common = Machine()
+    least = sum(n.rounds * n.instructions for n in found.nests) / common.issue
+    return least >= 2 * HANDED or sum(c.cycles for c in costs_on(found, alone(target), common)) >= 2 * HANDED
+
+
+def alone(target: Target) -> Target:
+    """The target with one of its cores."""
+    return data_replace(target, cores=1)
+
+
+@by_first(64)
 def shared_out(kernel: Kernel, target: Target, threads: int) -> Kernel:
     """The kernel; if sizes are open, with how many threads each of its parallel loops is worth."""
     if threads == 1 or not kernel.dims:
         return kernel
-    alone = data_replace(target, cores=1)
+    one = alone(target)
     least = {d.name: max(1, d.low) for d in kernel.dims}
-    found = counted(kernel, alone, least, least=1.0)
-    rounds = {id(c.nest.body): _of_round(c) for c in costs_on(found, alone, Machine())}
+    found = counted(kernel, one, least, least=1.0)
+    rounds = {id(c.nest.body): _of_round(c) for c in costs_on(found, one, Machine())}
     return replace(kernel, body=_shared_out(kernel.body, rounds, threads))
 
 
