@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tensorc_dsl.base.source import Source
@@ -9,6 +10,7 @@ from tensorc_dsl.faces.api import Task
 from tensorc_dsl.ir.program import Block, LoopKind, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.ir.verify import verify
+from tensorc_dsl.proof.equivalence.validate import Valid
 from tensorc_dsl.tuning.machine.host import host_target
 from tensorc_dsl.tuning.search.expansion import stream
 from tests.codegen import native
@@ -43,8 +45,11 @@ task bytes = bytes(M=3, P=2, N=5, K=71) with default
 task product = matmul(M=33, N=37, K=19) with default
 task window = smooth(N=131, K=37) with default
 task open = dense(M=1..64, N=29, K=67) with default
+task open_terms = rows(M=0..67, N=0..131) with default
+task open_sides = dense(M=1..64, N=1..29, K=0..67) with default
 """
 NAMES = [line.split()[1] for line in TASKS.splitlines() if line.startswith("task")]
+OPEN = ("open", "open_terms", "open_sides")
 DOTS = ("square", "whole", "doubles", "few", "one", "many", "batch", "bytes")
 MACHINE = Target(vector_bits=512, cores=2, features="+avx2,+fma")
 
@@ -58,7 +63,7 @@ def task(name: str, target: Target = MACHINE) -> Task:
 def test_the_rule_is_for_products_of_rows(name: str) -> None:
     t = task(name)
     attempts = t.space.explain(t.space.sample(stream(0, name, "test")))
-    assert any(not a.reasons for a in attempts if a.module == "dot_products") == (name in DOTS)
+    assert any(not a.reasons for a in attempts if a.module == "dot_products") == (name in (*DOTS, *OPEN))
 
 
 @pytest.mark.corpus
@@ -72,6 +77,21 @@ def test_draws_apply_replay_and_compute_what_the_task_does(name: str) -> None:
         verify(trace.program)
         assert t.expand(Source("trace", trace.text)).program == trace.program
     native.require_right(t, traces)
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("name", OPEN)
+def test_rows_columns_and_terms_may_be_open(name: str) -> None:
+    t = task(name, host_target(2))
+    rng = np.random.default_rng(0)
+    for trace in [x for x in drawn(t, 8) if x.decisions["dots"]][:3]:
+        assert t.verify(trace) == Valid()
+        kernel = t.replay(trace)
+        for m, n, k in ((1, 1, 0), (1, 29, 1), (2, 3, 8), (7, 16, 31), (8, 17, 32), (33, 28, 66), (64, 29, 67)):
+            n, k = (29, 67) if name == "open" else (n, k)
+            a, w, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((m, k), (n, k), (n,)))
+            given, right = ((a, w[0].copy()), a @ w[0]) if name == "open_terms" else ((a, w, b), a @ w.T + b)
+            assert np.array_equal(kernel(*given), right), (m, n, k, trace.text)
 
 
 def test_a_tile_shares_what_it_loads() -> None:

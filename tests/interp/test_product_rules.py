@@ -57,12 +57,14 @@ task few = matmul(M=1, N=64, K=151) with default
 task lines = image_layer(H=56, W=14, C=24, D=64) with default
 task no_term = matmul(M=37, N=45, K=0) with default
 task open = matmul(M=1..64, N=45, K=151) with default
-task open_columns = matmul(M=37, N=1..45, K=151) with default
-task open_sum = matmul(M=37, N=45, K=1..151) with default
+task open_columns = matmul(M=37, N=1..64, K=151) with default
+task open_sum = matmul(M=37, N=45, K=0..151) with default
+task open_sides = turned(M=0..64, N=0..64, K=0..64) with default
+task open_pixels = conv2d_nhwc(N=1, H=1..9, W=1..9, CI=1..13, CO=8..37, KH=3, KW=3, pad=1) with default
 task channels = each(H=9, W=11, C=32) with default
 """
 IN_LOOPS = ("product", "turned", "doubles", "layer", "batch", "image", "pixels", "line", "frames", "volume", "border")
-OTHERS = ("narrow", "few", "no_term", "open_columns", "open_sum", "channels")
+OTHERS = ("narrow", "few", "no_term", "channels")
 SMALL = {"l1": 4096, "l2": 16384}
 """Caches of which these products take much: their sums have pieces, and their rows blocks."""
 
@@ -89,16 +91,45 @@ def test_draws_apply_replay_and_compute_what_the_task_does(name: str) -> None:
     native.require_right(t, traces)
 
 
-def test_rows_may_be_open() -> None:
-    t = task("open", host_target(1))
+OPEN = {
+    "open": [{"M": m, "N": 45, "K": 151} for m in (1, 2, 7, 13, 31, 64)],
+    "open_columns": [{"M": 37, "N": n, "K": 151} for n in (1, 2, 7, 8, 31, 33, 64)],
+    "open_sum": [{"M": 37, "N": 45, "K": k} for k in (0, 1, 2, 75, 76, 77, 150, 151)],
+    "open_sides": [
+        {"M": m, "N": n, "K": k}
+        for m, n, k in ((0, 3, 3), (1, 1, 1), (3, 0, 7), (5, 33, 0), (13, 17, 1), (31, 9, 63), (64, 64, 64))
+    ],
+}
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("name", OPEN)
+def test_rows_columns_and_sums_may_be_open(name: str) -> None:
+    t = task(name, host_target(2))
     rng = np.random.default_rng(0)
-    a, b = rng.integers(-3, 4, (64, 151)).astype(np.float32), rng.integers(-3, 4, (151, 45)).astype(np.float32)
-    for trace in in_loops(t, 2):
+    for trace in in_loops(t, 3):
         assert "column_cut" in trace.decisions and trace.refused == ()
         assert t.verify(trace) == Valid()
         kernel = t.replay(trace)
-        for m in (1, 2, 7, 13, 31, 64):
-            assert np.array_equal(kernel(a[:m], b), a[:m] @ b)
+        for at in OPEN[name]:
+            m, n, k = at["M"], at["N"], at["K"]
+            a, b = rng.integers(-3, 4, (m, k)).astype(np.float32), rng.integers(-3, 4, (k, n)).astype(np.float32)
+            given = (a.T.copy(), b.T.copy()) if name == "open_sides" else (a, b)
+            assert np.array_equal(kernel(*given), a @ b), (at, trace.text)
+
+
+@pytest.mark.corpus
+def test_all_sizes_of_a_convolution_may_be_open() -> None:
+    t = task("open_pixels", host_target(2))
+    rng = np.random.default_rng(0)
+    for trace in in_loops(t, 3):
+        assert "column_cut" in trace.decisions and trace.refused == ()
+        kernel = t.replay(trace)
+        for h, w, ci, co in ((1, 1, 1, 8), (2, 9, 5, 9), (9, 3, 13, 33), (7, 8, 12, 37), (9, 9, 1, 16)):
+            x, f = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((1, h, w, ci), (3, 3, ci, co)))
+            padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+            right = sum(padded[:, r : r + h, s : s + w] @ f[r, s] for r in range(3) for s in range(3))
+            assert np.array_equal(kernel(x, f), right), (h, w, ci, co, trace.text)
 
 
 def test_rows_that_a_window_moves_along_are_read_in_place() -> None:
