@@ -669,4 +669,8 @@ def test_the_commands_import_and_run_a_model(tmp_path: Path, monkeypatch: pytest
     code, output = said("run", "net.tsched")
     assert code == 0 and output.startswith("y: float32[3, 4]\nnet: ") and "the median of 1" in output
     assert said("import", "net.onnx", "--shape", "x:3")[0] == 2
+    status, told = said("import", "net.onnx", "--shape", "x=1,L")
+    assert status == 2 and "import the file for each that occurs, with its number in the place of `L`" in " ".join(
+        told.split()
+    )
     assert said("run", "net.tsched", "other")[0] == 1

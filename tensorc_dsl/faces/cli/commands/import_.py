@@ -13,6 +13,9 @@ from tensorc_dsl.faces.report.terminal import say
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     """`x=1,3,224,224`; a single value has no sizes, `x=`."""
     name, sign, sizes = text.rpartition("=")
+    if word := next((n.strip() for n in sizes.split(",") if sign and n.strip().isidentifier()), None):
+        repair = f"import the file for each that occurs, with its number in the place of `{word}`, and `--output`"
+        raise click.BadParameter(f"`{word}` in `{text}` is no number, and a model has no open sizes: {repair}")
     try:
         numbers = tuple(int(n) for n in sizes.split(",") if sizes)
     except ValueError:
