@@ -22,6 +22,7 @@ use std.ops.{matmul}
 
 compute rows(A: f32[M, N], x: f32[N]) -> y: f32[M] { y[i] = sum[n] A[i, n] * x[n] }
 compute farthest(A: f64[M, N], x: f64[N]) -> y: f64[M] { y[i] = max[n] abs(A[i, n] - x[n]) }
+compute counts(X: i32[M, N]) -> C: i32[64] { C[b in 64] = sum[i, j] (1 if X[i, j] == i32(b) else 0) }
 compute dense(A: f32[M, K], W: f32[N, K], b: f32[N]) -> C: f32[M, N] { C[i, j] = (sum[k] A[i, k] * W[j, k]) + b[j] }
 compute batch(A: f16[B, M, K], W: f16[B, N, K]) -> C: f32[B, M, N] { C[b, i, j] = sum[k] f32(A[b, i, k]) * f32(W[b, j, k]) }
 compute bytes(A: i8[M, P, K], W: i8[N, P, K]) -> C: i32[M, N] {
@@ -44,6 +45,7 @@ task batch = batch(B=3, M=5, N=7, K=53) with default
 task bytes = bytes(M=3, P=2, N=5, K=71) with default
 task product = matmul(M=33, N=37, K=19) with default
 task window = smooth(N=131, K=37) with default
+task open_counts = counts(M=0..20, N=0..20) with default
 task open = dense(M=1..64, N=29, K=67) with default
 task open_terms = rows(M=0..67, N=0..131) with default
 task open_sides = dense(M=1..64, N=1..29, K=0..67) with default
