@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorc_dsl.backend.cuda.lower.bodies import with_guards_of_steps, with_steps_outside
+from tensorc_dsl.backend.cuda.lower.bodies import with_first_terms, with_guards_of_steps, with_steps_outside
 from tensorc_dsl.base.frozen import replace
 from tensorc_dsl.ir.dtypes import F32, INDEX
 from tensorc_dsl.ir.expr import ZERO, Compare, Const, Expr, Load, Select, Var, add, floordiv, index, mul
@@ -115,6 +115,36 @@ def test_a_sum_that_may_be_negative_zero_keeps_its_condition() -> None:
     nest = (terms(chosen(FEW_TERMS)),)
     assert with_guards_of_steps(nest, {"C"}, frozenset()) == nest
     assert with_guards_of_steps(nest, {"D"}, frozenset("C")) == nest
+
+
+def added(place: Expr = I, buffer: str = "E") -> Store:
+    return Store("C", (place,), add(load("C", place), load(buffer, Var("k"))))
+
+
+def zero(value: float = 0.0) -> Store:
+    return Store("C", (I,), Const(value, F32))
+
+
+def test_a_sum_begins_with_its_first_term_where_that_is_never_negative_zero() -> None:
+    """`0.0 + x` is `-0.0 + x` but for an `x` of -0.0, and only the second is `x` whatever `x` is."""
+    nest = Loop("r", ZERO, index(2), LoopKind.SERIAL, (zero(), terms(rows(added(), var="j"))))
+    assert with_first_terms((nest,), frozenset("E")) == (replace(nest, body=(zero(-0.0), *nest.body[1:])),)
+
+
+KEPT: dict[str, tuple[Flat, ...]] = {
+    "terms that may be -0.0": (zero(), terms(added(buffer="B"))),
+    "a loop that may have no terms": (zero(), terms(added(), end=Var("n"))),
+    "terms under a condition": (zero(), terms(If(FEW_TERMS, (added(),)))),
+    "a sum at another place": (zero(), terms(added(J))),
+    "a product": (zero(), terms(sums(I))),
+    "another statement between": (zero(), sums(I), terms(added())),
+    "another number": (zero(1.0), terms(added())),
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_other_sums_begin_with_zero(case: str) -> None:
+    assert with_first_terms(KEPT[case], frozenset("E")) == KEPT[case]
 
 
 def test_a_product_loads_what_its_sums_share_once(tmp_path: Path) -> None:
