@@ -129,6 +129,8 @@ def _content(path: Path) -> memoryview:
 
 
 def _graph_of(model: ModelProto, data: Mapping[int, memoryview], folder: Path) -> Graph:
+    from onnx import defs
+
     _put_in_order(model.graph)
     _require_order(model.graph, frozenset())
     _clear_negative(model.graph)
@@ -138,6 +140,9 @@ def _graph_of(model: ModelProto, data: Mapping[int, memoryview], folder: Path) -
     if model.functions:
         model = _without_functions(model)
     version = next((o.version for o in model.opset_import if o.domain in _STANDARD), OPSET)
+    newest = defs.onnx_opset_version()
+    if not 1 <= version <= newest:
+        raise _Wrong(f"it is of opset {version}, and the package `onnx` here knows 1 to {newest}")
     if version < OPSET:
         model = _converted(model, version)
     reader.opset = max(version, OPSET)
@@ -538,6 +543,9 @@ class _Reader:
             return
         if not schema.min_input <= len(node.input) <= schema.max_input:
             raise _Wrong(f"`{place}` ({node.op_type}) has {len(node.input)} inputs")
+        for parameter, name in zip(schema.inputs, node.input, strict=False):
+            if not name and parameter.option == parameter.option.Single:
+                raise _Wrong(f"`{place}` ({node.op_type}) leaves its input `{parameter.name}` out, which it needs")
         if len(node.output) < schema.min_output:  # the converter of opsets leaves nodes more than they have today
             raise _Wrong(f"`{place}` ({node.op_type}) has {len(node.output)} outputs")
         for a in node.attribute:
@@ -680,6 +688,8 @@ class _Reader:
     def _external(self, t: TensorProto, name: str, size: int) -> Array:
         """The bytes of a constant in a file of its own, mapped."""
         facts = {e.key: e.value for e in t.external_data}
+        if "\0" in facts.get("location", ""):
+            raise _Wrong(f"the data of `{name}` is in a file that no system can have")
         place = (self._folder / facts.get("location", "")).resolve()
         if not place.is_relative_to(self._folder) or place == self._folder:
             raise _Wrong(f"the data of `{name}` is outside of the folder of the model: {facts.get('location')}")
@@ -687,7 +697,9 @@ class _Reader:
             begin, length = int(facts.get("offset", 0)), int(facts.get("length", size))
         except ValueError:
             raise _Wrong(f"the data of `{name}` has no place in its file") from None
-        if length != size or begin < 0:
+        if begin < 0:
+            raise _Wrong(f"the data of `{name}` begins at {begin} of its file")
+        if length != size:
             raise _Wrong(f"the data of `{name}` has {length} bytes, and its shape {list(t.dims)} needs {size}")
         if not place.is_file():
             raise _Wrong(f"the file `{facts['location']}` with the data of `{name}` is missing")

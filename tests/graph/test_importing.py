@@ -402,10 +402,11 @@ def _twice() -> onnx.ModelProto:
     return model([node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["y"])], [value("x", 3)], ["y"])
 
 
-def _external(location: str, size: int = 3) -> Callable[[], onnx.ModelProto]:
+def _external(location: str, size: int = 3, offset: int = 0) -> Callable[[], onnx.ModelProto]:
     def make() -> onnx.ModelProto:
         t = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[size], data_location=TensorProto.EXTERNAL)
         t.external_data.add(key="location", value=location)
+        t.external_data.add(key="offset", value=str(offset))
         return model([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", size)], ["y"], [t])
 
     return make
@@ -445,6 +446,26 @@ def _scattered() -> onnx.ModelProto:
 def _endless() -> onnx.ModelProto:
     length = numpy_helper.from_array(np.array(1 << 40), "n")
     return model([helper.make_node("DFT", ["x", "n"], ["y"], axis=1)], [value("x", 1, 3, 1)], ["y"], [length])
+
+
+def _of_opset(version: int) -> Callable[[], onnx.ModelProto]:
+    def make() -> onnx.ModelProto:
+        m = model([helper.make_node("Relu", ["x"], ["y"])], [value("x", 3)], ["y"])
+        m.opset_import[0].version = version
+        return m
+
+    return make
+
+
+def _windows(op: str, *filters: int, **attributes: Any) -> Callable[[], onnx.ModelProto]:
+    constants = [weight("w", *filters)] if filters else []
+    node = helper.make_node(op, ["x", *(c.name for c in constants)], ["y"], **attributes)
+    return lambda: model([node], [value("x", 1, 3, 8, 8)], ["y"], constants)
+
+
+def _open_twice() -> onnx.ModelProto:
+    shape = numpy_helper.from_array(np.array([0, -1]), "s")
+    return model([helper.make_node("Reshape", ["x", "s"], ["y"])], [value("x", 0, 3)], ["y"], [shape])
 
 
 def _nothing() -> onnx.ModelProto:
@@ -523,6 +544,19 @@ def _unfit_norm() -> onnx.ModelProto:
         (_external("/etc/hostname"), "outside of the folder"),
         (_external("link.bin"), "outside of the folder"),
         (_external("data.bin", 4), "ends before the data"),
+        (_external("data\0.bin"), "a file that no system can have"),
+        (_external("data.bin", 3, -4), "begins at -4 of its file"),
+        (_of_opset(0), "it is of opset 0"),
+        (_of_opset(999), "it is of opset 999"),
+        (
+            lambda: model([helper.make_node("Add", ["x", ""], ["y"])], [value("x", 3)], ["y"]),
+            "leaves its input `B` out, which it needs",
+        ),
+        (_windows("Conv", 4, 3, 3, 3, kernel_shape=[5, 5]), "`kernel_shape` is [5, 5]"),
+        (_windows("ConvTranspose", 3, 4, 3, 3, kernel_shape=[3, 2]), "`kernel_shape` is [3, 2]"),
+        (_windows("MaxPool", kernel_shape=[2, 2], pads=[2, 0, 0, 0]), "a window with padding alone in it"),
+        (_windows("AveragePool", kernel_shape=[2, 2], pads=[0, 0, 0, 2]), "a window with padding alone in it"),
+        (_open_twice, "of which -1 may be any size"),
         (_external("none.bin"), "is missing"),
         (_huge, "which no tensor here can have"),
         (_short, "has other data than its shape"),

@@ -36,7 +36,9 @@ def _reshape(site: Site) -> Lowered:
     ]
     if shape.count(-1) == 1:
         rest = prod(n for n in shape if n != -1)
-        shape[shape.index(-1)] = x.type.size // rest if rest else 0
+        if rest == 0:
+            raise Unsupported(f"{x.type} in the shape {shape}, of which -1 may be any size")
+        shape[shape.index(-1)] = x.type.size // rest
     return viewed(x, shape)
 
 

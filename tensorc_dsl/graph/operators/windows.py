@@ -175,6 +175,7 @@ def _filters(site: Site, x: Operand, f: Operand) -> _Filters:
     (batch, channels), (made, each) = x.shape[:2], f.shape[:2]
     if groups < 1 or each * groups != channels or made % groups:
         raise Unsupported(f"a filter {f.type} in {groups} groups for {x.type}")
+    _require_kernel(site, f)
     site.parameter("X", x)
     site.parameter("F", f)
     return _Filters(window_of(site, x.shape[2:], f.shape[2:]), batch, made, groups, each)
@@ -185,6 +186,13 @@ def _biased(site: Site, bias: Operand | None, made: int, value: str) -> str:
     if bias is None:
         return value
     return f"{place(site.parameter('B', bias, (made,)), ['co'])} + ({value})"
+
+
+def _require_kernel(site: Site, f: Operand) -> None:
+    """Raise Unsupported if the node says other sizes than its filter has."""
+    said = site.attribute("kernel_shape")
+    if said and tuple(said) != f.shape[2:]:
+        raise Unsupported(f"`kernel_shape` is {said} for a filter {f.type}")
 
 
 def _convolved(site: Site) -> Lowered:
@@ -307,6 +315,7 @@ def _transposed(site: Site) -> Lowered:
     (batch, channels), (taken, each) = x.shape[:2], f.shape[:2]
     if groups < 1 or taken != channels or channels % groups:
         raise Unsupported(f"a filter {f.type} in {groups} groups for {x.type}")
+    _require_kernel(site, f)
     sizes, extents = x.shape[2:], f.shape[2:]
     strides, dilations = _attribute(site, "strides", rank, 1), _attribute(site, "dilations", rank, 1)
     more = site.attribute("output_padding") or [0] * rank
@@ -397,6 +406,11 @@ def _pooled(word: str, site: Site) -> Lowered:
     if extents is None or len(extents) != x.type.rank - 2:
         raise Unsupported("a window without sizes")
     w = window_of(site, x.shape[2:], extents, bool(site.attribute("ceil_mode", 0)))
+    last = [(n - 1) * s - b for n, s, b in zip(w.results, w.strides, w.before, strict=True)]
+    if any(b > (e - 1) * d for b, e, d in zip(w.before, w.extents, w.dilations, strict=True)) or any(
+        begin >= n for begin, n in zip(last, w.sizes, strict=True)
+    ):
+        raise Unsupported("a window with padding alone in it")
     site.parameter("X", x)
     names = ("n", "c", *_PLACES[: w.rank])
     shape = (*x.shape[:2], *w.results)
