@@ -87,6 +87,9 @@ REASON = "reason"
 """The attribute of a node that no operator of the table is, with the reason, if its frontend knows one."""
 
 
+RANDOM = "random numbers: export the model in evaluation mode, or let them be an input"
+
+
 Dims = tuple[int | str | None, ...] | None
 """The dimensions of an input before its sizes are known: each is a number, a name, or None. None if their number is open."""
 

@@ -20,6 +20,7 @@ from tensorc_dsl.graph.expanding import EXPANSIONS, Expansion
 from tensorc_dsl.graph.folding import EVALUATORS, fold
 from tensorc_dsl.graph.graph import (
     MOST_ELEMENTS,
+    RANDOM,
     REASON,
     Array,
     Graph,
@@ -173,12 +174,11 @@ def _input_types(
 
 _UNKNOWN = "this operator is not supported"
 _SIZED_BY_DATA = "the size of its result depends on data: leave it out, and compute it of the outputs of the model"
-_RANDOM = "random numbers: export the model in evaluation mode, or let them be an input"
 
 _REASONS: Mapping[str, str] = {
     **dict.fromkeys(("NonZero", "NonMaxSuppression", "Unique"), _SIZED_BY_DATA),
     **dict.fromkeys(
-        ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"), _RANDOM
+        ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"), RANDOM
     ),
     "Range": "its bounds are computed: give the inputs that tell them values with `--set`",
 }

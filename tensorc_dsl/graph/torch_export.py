@@ -16,8 +16,8 @@ import numpy as np
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.graph.aten import along_axes, complex_numbers, layers, places, pointwise
-from tensorc_dsl.graph.aten.traced import Call, Growing, Name, Pair, Torch, Translator, Value
-from tensorc_dsl.graph.graph import DTYPES, REASON, Dims, Graph, Node, Tensor, Unsupported
+from tensorc_dsl.graph.aten.traced import Asked, Call, Growing, Name, Pair, Torch, Translator, Value
+from tensorc_dsl.graph.graph import DTYPES, RANDOM, REASON, Dims, Graph, Node, Tensor, Unsupported
 from tensorc_dsl.graph.onnx_file import NOT_IMPORTED
 
 _TABLES: Mapping[str, Translator] = {**pointwise.TABLE, **layers.TABLE, **along_axes.TABLE, **places.TABLE}
@@ -99,15 +99,32 @@ _ROUNDS = 8
 def _with_known(torch: Torch, program: Torch) -> Torch:
     """The trace with operators that are not known here decomposed by PyTorch, and all others left as they are."""
     every = torch.export.default_decompositions()
+    failed: set[Torch] = set()
     for _ in range(_ROUNDS):
-        targets = {n.target for n in program.graph.nodes if n.op == "call_function"}
-        chosen = {
-            t: every[t] for t in targets if t in every and _name_of(t) not in TARGETS and _name_of(t) not in COMPLEX
-        }
+        targets = {n.target for n in program.graph.nodes if n.op == "call_function"} - failed
+        unknown = [t for t in targets if _name_of(t) and _name_of(t) not in TARGETS and _name_of(t) not in COMPLEX]
+        chosen = {t: every[t] for t in unknown if t in every}
+        # Operators that are written as others need no entry in the table.
+        chosen |= {t: t.decompose for t in unknown if t not in every and t._can_decompose()}
         if not chosen:
             break
-        program = program.run_decompositions(chosen)
+        made = _decomposed(program, chosen)
+        for t, how in chosen.items() if made is None else ():
+            one = _decomposed(program, {t: how})
+            program = program if one is None else one
+            failed |= {t} if one is None else set()
+        program = program if made is None else made
     return program
+
+
+def _decomposed(program: Torch, table: Mapping[Torch, Torch]) -> Torch | None:
+    """The trace with operators decomposed; None if that asks for the content of a tensor, or fails otherwise."""
+    try:
+        return program.run_decompositions(dict(table))
+    except MemoryError:
+        raise
+    except Exception:  # of no kind that is documented
+        return None
 
 
 def _name_of(target: Torch) -> str:
@@ -129,6 +146,14 @@ _REASONS: Mapping[str, str] = dict.fromkeys(
     "the size of its result depends on data: leave it out, and compute it of the outputs of the model",
 )
 """Why operators are not supported."""
+
+
+_NO_MATTER = frozenset(
+    "check compute_mode copy cudnn_enable cudnn_enabled device dtype end_dim generator implicit include_last_offset layout "
+    "memory_format momentum non_blocking out_dtype output_size padding_idx path pin_memory scale_grad_by_freq sorted sparse "
+    "sparse_grad stable start_dim".split()
+)
+"""Arguments that change no value, or what a result's type and shape tell."""
 
 
 @dataclass(slots=True)
@@ -177,6 +202,8 @@ class _Reader:
         """The outputs of the module; a trace that also changes what the module keeps has further ones."""
         out: list[Name] = []
         for spec, value in zip(program.graph_signature.output_specs, node.args[0], strict=True):
+            if spec.kind.name == "TOKEN":  # of an assertion
+                continue
             if spec.kind.name != "USER_OUTPUT":
                 reason = f"it changes `{spec.target}` in place, which is there after the call"
                 out.append(self._refused_output(self.made.place, reason))
@@ -261,14 +288,24 @@ class _Reader:
         for k, a in enumerate(schema.arguments):
             value = node.args[k] if k < len(node.args) else node.kwargs.get(a.name, a.default_value)
             given[a.name], metas[a.name] = self._argument(value), value
-        call = Call(self.made, node, given, metas)
+        read = Asked(given)
+        call = Call(self.made, node, read, metas)
         if complex_numbers.is_complex(call):
             if name not in COMPLEX:
                 raise Unsupported("complex numbers" if name in TARGETS else _UNKNOWN)
             return COMPLEX[name](call)
         if name not in TARGETS:
-            raise Unsupported(_REASONS.get(name, _UNKNOWN))
-        return TARGETS[name](call)
+            is_random = self.made.torch.Tag.nondeterministic_seeded in node.target.tags
+            raise Unsupported(_REASONS.get(name, RANDOM if is_random else _UNKNOWN))
+        made = TARGETS[name](call)
+        ignored = [
+            a.name
+            for a in schema.arguments
+            if (metas[a.name] != a.default_value if a.has_default_value() else a.kwarg_only)
+            and a.name not in read.names | _NO_MATTER
+        ]
+        call.refuse_unless(not ignored, f"this form of it, with `{'` and `'.join(ignored)}`, is not supported")
+        return made
 
     def _argument(self, value: Any) -> Value:
         if isinstance(value, list | tuple):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -281,6 +281,9 @@ def more_functions(torch: Torch) -> dict[str, tuple[Callable[..., Any], tuple[An
             lambda a: (
                 a.var(1), a.std((0, 2), keepdim=True), a.var(unbiased=False), a.norm(dim=1), a.norm(1, 2),
                 a.abs().norm(inf, 1), a.logsumexp(1), (a > 1).any(1), (a > -1).all(2, keepdim=True), (a > 1).any(),
+                a.norm(3, 1), a.relu().norm(0, 2), torch.dist(a, a * 3, 1), torch.dist(a, a[0], 4),
+                f.batch_norm(a, None, None, a[0, :, 0], training=True), f.batch_norm(a, a[0, :, 0], a[0, :, 1].abs()),
+                a.round(decimals=2), (a * 100).round(decimals=-1),
                 a.cumprod(2), a.diff(dim=1), a.diff(2, dim=2, prepend=a[..., :1]), f.normalize(a, dim=1),
             ),
             (x,),
@@ -290,7 +293,8 @@ def more_functions(torch: Torch) -> dict[str, tuple[Callable[..., Any], tuple[An
                 a[:, r, c], a[r % 2, :, c], a[0][:, c], a[:, mask], a[:, 1:][0, r[:, :1]], a.diagonal(1, 2, 1), a.flip(0, 2),
                 *a.sort(-1, descending=True), a.argsort(1), a.repeat_interleave(3, 1), a.unfold(2, 3, 2), a.movedim(0, 2),
                 a.tile(2, 1), torch.bucketize(a, torch.tensor([-1.0, 0.0, 1.0])), f.one_hot(r % 4, 4),
-                torch.outer(a[0, 0], a[1, 1]),
+                torch.outer(a[0, 0], a[1, 1]), a[0, :, 0].addmv(a[0], a[0, 0], beta=0.5, alpha=2),
+                a[0, :, :5].addbmm(a, a.transpose(1, 2)),
                 *torch.meshgrid(a[0, 0], a[0, :, 0], indexing="xy"), torch.cdist(a, a.flip(1)),
             ),
             (x, rows, columns),
@@ -301,6 +305,11 @@ def more_functions(torch: Torch) -> dict[str, tuple[Callable[..., Any], tuple[An
                 a.index_add(1, r[1], a[:, :2], alpha=2), a.index_copy(2, c, a[..., :2]),
                 a.index_put((r % 2, c % 5), a[0, 0, 0]),
                 a.slice_scatter(a[:, :2], 1, 0, 4, 2), a.select_scatter(a[0], 0, 1),
+                a.diagonal_scatter(a[:, 0, :5], 1, 1, 2), torch.full_like(a[0], 2).fill_diagonal_(1.0),
+                torch.as_strided_scatter(a, a[0, :2, :2], (2, 2), (12, 2), 1),
+                a.masked_scatter(a > 0.3, a.flip(0)), a.masked_scatter(a[:, :, :1] > 0.3, a + 1),
+                a[0].masked_scatter(a > 1, a),
+                a.put(r, a[0, :2, :2] * 3, accumulate=True), a.put(c, a[0, 0, : c.numel()].view_as(c)),
                 torch.full_like(a, 2).masked_fill(a > 0, 1.5),
             ),
             (x, n, rows, columns),
@@ -318,6 +327,8 @@ def more_functions(torch: Torch) -> dict[str, tuple[Callable[..., Any], tuple[An
                 f.unfold(i, 3, padding=1, stride=2),
                 f.fold(f.unfold(i, 3, padding=1, stride=2), (5, 7), 3, padding=1, stride=2),
                 f.adaptive_avg_pool2d(i, (2, 3)), f.adaptive_avg_pool2d(i, (6, 4)), f.pixel_unshuffle(i[:, :, :4, :6], 2),
+                torch.ops.aten.upsample_bilinear2d(i, [7, 10], False, 1.5, 1.5),
+                torch.ops.aten.upsample_nearest1d(i[0], [10], 1.5),
                 f.channel_shuffle(i, 3), f.grid_sample(i, i[:, :2].permute(0, 2, 3, 1) * 2 - 1, align_corners=False),
                 f.affine_grid(i[:, 0, :2, :3], [2, 3, 4, 5], align_corners=False),
                 f.affine_grid(i[:, 0, :2, :3], [2, 3, 4, 5], align_corners=True),
@@ -379,6 +390,11 @@ def more_functions(torch: Torch) -> dict[str, tuple[Callable[..., Any], tuple[An
                 a.scatter_reduce(1, i, a * 2 - 1, how, include_self=kept)
                 for how in ("sum", "mean", "amax", "prod")
                 for kept in (True, False)
+            )
+            + tuple(
+                a.index_reduce(1, i[0, :3, 0], a[:, :3] * 2 - 1, how, include_self=kept)
+                for how in ("mean", "amax", "amin", "prod")
+                for kept in (True, False)
             ),
             (x, n),
         ),
@@ -387,6 +403,9 @@ def more_functions(torch: Torch) -> dict[str, tuple[Callable[..., Any], tuple[An
                 f.embedding_bag(torch.tensor([[0, 1], [2, 2]]), w),
                 f.embedding_bag(torch.tensor([[0, 1], [2, 3]]), w, mode="sum"),
                 f.embedding_bag(torch.tensor([0, 1, 4, 3]), w, torch.tensor([0, 1]), mode="mean"),
+                f.embedding_bag(torch.tensor([[0, 1], [2, 3]]), w, mode="max"),
+                f.embedding_bag(torch.tensor([[0, 1], [2, 2]]), w, mode="mean", padding_idx=1),
+                f.embedding_bag(torch.tensor([[0, 1], [2, 2]]), w, mode="sum", padding_idx=2),
             ),
             (x[0],),
         ),
@@ -401,6 +420,7 @@ def more_functions(torch: Torch) -> dict[str, tuple[Callable[..., Any], tuple[An
                 f.smooth_l1_loss(a, a * 2), f.cosine_similarity(a, a + 1, 1), a.sinc(), torch.logaddexp(a, -a), a.logit(1e-3),
                 torch.tensordot(a, a, ([1], [1])), torch.kron(a[0], a[1]), a.nansum(1), torch.diag_embed(a),
                 a.rot90(1, (0, 1)),
+                *torch.hsplit(a, 5), torch.cartesian_prod(a[0, 0], a[1, 0]),
                 torch.cross(a[..., :3], a[..., 1:4], dim=2), a.heaviside(torch.tensor(0.5)), f.local_response_norm(a, 3),
             ),
             (x,),
@@ -428,6 +448,7 @@ def require_reference(module: Torch, arguments: tuple[Any, ...]) -> None:
 
 
 @needs_torch
+@pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize("kind", MORE_KINDS)
 def test_more_functions_compute_what_they_do_in_pytorch(kind: str) -> None:
     torch = torch_()
@@ -441,6 +462,21 @@ def test_more_functions_compute_what_they_do_in_pytorch(kind: str) -> None:
             return function(*given)
 
     require_reference(Module(), arguments)
+
+
+@needs_torch
+def test_an_argument_that_its_translator_ignores_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = torch_()
+
+    class Module(torch.nn.Module):
+        def forward(self, x: Torch) -> Any:
+            return x.round(decimals=2), torch.rand_like(x)
+
+    monkeypatch.setitem(cast("dict[str, Any]", TARGETS), "round", lambda c: c.emit("Round", c["self"]))
+    with pytest.raises(TschedError) as found:
+        import_graph(read_torch(Module().eval(), torch.ones(3)), {}, {})
+    (d,) = found.value.diagnostics
+    assert "with `decimals`" in d.notes[0].text and "random numbers" in d.notes[1].text
 
 
 @needs_torch

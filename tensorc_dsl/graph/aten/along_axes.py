@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf, prod
+from typing import Any
 
 import numpy as np
 
@@ -117,15 +118,29 @@ def _in_order(middle: bool) -> Translator:
 
 
 def _norm(c: Call) -> Value:
-    order = c.get("ord", c.get("p", 2))
     dims = c.get("dim", [])
     axes = [int(d) for d in ([dims] if isinstance(dims, int) else dims)] or list(range(c.rank("self")))
-    how = {"axes": axes, "keepdims": int(c.get("keepdim", False))}
-    x = c.typed("self")
+    return _of_order(c, c.typed("self"), c.get("ord", c.get("p", 2)), axes=axes, keepdims=int(c.get("keepdim", False)))
+
+
+def _of_order(c: Call, x: Value, order: float, **how: Any) -> Value:
+    """The norm of that order: of 0 the count of what is not 0."""
     if order in (1, 2):
         return c.emit(f"ReduceL{order:g}", x, **how)
-    c.refuse_unless(order in (inf, -inf), f"a norm of the order {order}")
-    return c.emit("ReduceMax" if order > 0 else "ReduceMin", c.emit("Abs", x), **how)
+    if order in (inf, -inf):
+        return c.emit("ReduceMax" if order > 0 else "ReduceMin", c.emit("Abs", x), **how)
+    dtype = c.result.dtype
+    if order == 0:
+        return c.emit("ReduceSum", c.cast(c.cast(x, c.graph.torch.bool), dtype), **how)
+    total = c.emit("ReduceSum", c.emit("Pow", c.emit("Abs", x), c.number(order, dtype)), **how)
+    return c.emit("Pow", total, c.number(1 / order, dtype))
+
+
+def _distance(c: Call) -> Value:
+    """The norm of a difference."""
+    dtype, (a, b) = c.same_type("self", "other")
+    rank = max(c.rank("self"), c.rank("other"))
+    return _of_order(c, c.cast(c.emit("Sub", a, b), dtype), c.get("p", 2), axes=list(range(rank)), keepdims=0)
 
 
 def _quantified(op: str) -> Translator:
@@ -327,6 +342,7 @@ TABLE: Mapping[str, Translator] = {
     "kthvalue": _in_order(middle=False),
     "std": _spread(root=True),
     **dict.fromkeys(("norm", "linalg_vector_norm"), _norm),
+    "dist": _distance,
     "any": _quantified("ReduceMax"),
     "all": _quantified("ReduceMin"),
     "cumsum": _cumulative("CumSum"),

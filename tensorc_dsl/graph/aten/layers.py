@@ -43,16 +43,22 @@ def _added_product(c: Call) -> Value:
     return c.emit("Gemm", *inputs, alpha=float(c.get("alpha", 1)), beta=float(c.get("beta", 1)))
 
 
-def _added_products(c: Call) -> Value:
-    """beta * self + alpha * (batch1 @ batch2)."""
-    made, dtype = c.emit("MatMul", c["batch1"], c["batch2"]), c.result.dtype
-    if c.get("alpha", 1) != 1:
-        made = c.emit("Mul", made, c.number(c["alpha"], dtype))
-    beta = c.get("beta", 1)
-    if beta == 0:
-        return made
-    other = c["self"] if beta == 1 else c.emit("Mul", c["self"], c.number(beta, dtype))
-    return c.emit("Add", other, made)
+def _added_products(first: str, second: str, total: bool = False) -> Translator:
+    """beta * self + alpha * (first @ second), of all products of a batch together if that is wanted."""
+
+    def translate(c: Call) -> Value:
+        made, dtype = c.emit("MatMul", c[first], c[second]), c.result.dtype
+        if total:
+            made = c.emit("ReduceSum", made, axes=[0], keepdims=0)
+        if c.get("alpha", 1) != 1:
+            made = c.emit("Mul", made, c.number(c["alpha"], dtype))
+        beta = c.get("beta", 1)
+        if beta == 0:
+            return made
+        other = c["self"] if beta == 1 else c.emit("Mul", c["self"], c.number(beta, dtype))
+        return c.emit("Add", other, made)
+
+    return translate
 
 
 def _outer(c: Call) -> Value:
@@ -84,18 +90,30 @@ def _grouped_product(c: Call) -> Value:
 
 
 def _bags(c: Call) -> Value:
-    """Sums or means of rows, in bags of the numbers that `offsets` tells."""
+    """Sums, means or maxima of rows, in bags of the numbers that `offsets` tells."""
     rows, (count, *_) = c.emit("Gather", c["weight"], c["indices"], axis=0), c.shape("indices")
-    begins, mode, dtype = c.array(c["offsets"]), int(c.get("mode", 0)), c.result.dtype
-    c.refuse_unless(mode in (0, 1), "maxima of bags")
-    c.refuse_unless(c.get("padding_idx", -1) < 0, "rows that are left out of bags")
+    begins, mode, dtype = c.array(c["offsets"]).tolist(), int(c.get("mode", 0)), c.result.dtype
+    left_out = int(c.get("padding_idx", -1))
+    ends = [*begins[1:], count][: c.result_shape[0]]
+    sizes = {end - begin for begin, end in zip(begins, ends, strict=False)}
+    if mode == 2:
+        c.refuse_unless(len(sizes) == 1 and left_out < 0, "maxima of bags of several sizes")
+        each = c.reshaped(rows, (c.result_shape[0], sizes.pop(), c.result_shape[1]))
+        return (c.emit("ReduceMax", each, axes=[1], keepdims=0), None, None, None)
     if c.get("per_sample_weights") is not None:
         rows = c.emit("Mul", rows, c.emit("Unsqueeze", c["per_sample_weights"], c.ints(1)))
-    ends = [*begins[1:].tolist(), count][: c.result_shape[0]]
     table = np.zeros((c.result_shape[0], count), c.graph.array_dtype(dtype))
-    for bag, begin, end in zip(table, begins.tolist(), ends, strict=False):
-        bag[begin:end] = 1 if mode == 0 else 1 / max(end - begin, 1)
-    return (c.emit("MatMul", c.graph.constant(table), rows), None, None, None)
+    for bag, begin, end in zip(table, begins, ends, strict=False):
+        bag[begin:end] = 1 if mode == 0 or left_out >= 0 else 1 / max(end - begin, 1)
+    if left_out < 0:
+        return (c.emit("MatMul", c.graph.constant(table), rows), None, None, None)
+    is_left_out = c.emit("Equal", c["indices"], c.number(left_out, c.metas["indices"].meta["val"].dtype))
+    kept = c.emit("Unsqueeze", c.cast(c.emit("Not", is_left_out), dtype), c.ints(1))
+    made = c.emit("MatMul", c.graph.constant(table), c.emit("Mul", rows, kept))
+    if mode == 1:
+        number = c.emit("MatMul", c.graph.constant(table), kept)
+        made = c.emit("Div", made, c.emit("Max", number, c.number(1, dtype)))
+    return (made, None, None, None)
 
 
 def _bilinear(c: Call) -> Value:
@@ -320,7 +338,8 @@ def _resized(mode: str, rank: int, exact: bool = False, smooth: bool = False) ->
         if mode == "nearest" and not exact:
             how = "asymmetric"
         shape, result = c.shape("input" if "input" in c.given else "self"), c.result_shape
-        factors = c.get("scale_factors")
+        own = [c.get(name) for name in (("scales",) if rank == 1 else ("scales_d", "scales_h", "scales_w")[-rank:])]
+        factors = c.get("scale_factors", None if None in own else own)
         if factors is None:
             sizes = [None, None, None, c.ints(*result)]
         else:
@@ -348,11 +367,11 @@ def _weight_or(c: Call, name: str, value: float, shape: Sequence[int]) -> Value:
 
 
 def _batch_norm(c: Call) -> Value:
-    c.refuse_unless(not c.get("training", False) and c.get("running_mean") is not None, "statistics of the batch")
     channels = c.shape("input")[1:2]
-    scale, bias = _weight_or(c, "weight", 1.0, channels), _weight_or(c, "bias", 0.0, channels)
-    inputs = (c["input"], scale, bias, c["running_mean"], c["running_var"])
-    return c.emit("BatchNormalization", *inputs, epsilon=float(c["eps"]))
+    training = int(bool(c.get("training", False)))  # of a layer that keeps no statistics, too
+    names = (("weight", 1.0), ("bias", 0.0), ("running_mean", 0.0), ("running_var", 1.0))
+    inputs = (c["input"], *(_weight_or(c, name, usual, channels) for name, usual in names))
+    return c.emit("BatchNormalization", *inputs, epsilon=float(c["eps"]), training_mode=training)
 
 
 def _instance_norm(c: Call) -> Value:
@@ -467,7 +486,9 @@ TABLE: Mapping[str, Translator] = {
     "bmm": _matrix_product("mat2"),
     "mm": _matrix_product("mat2"),
     "addmm": _added_product,
-    "baddbmm": _added_products,
+    "baddbmm": _added_products("batch1", "batch2"),
+    "addbmm": _added_products("batch1", "batch2", total=True),
+    "addmv": _added_products("mat", "vec"),
     "mv": _matrix_product("vec"),
     "dot": _matrix_product("tensor"),
     **dict.fromkeys(("outer", "ger"), _outer),

@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.graph.aten.traced import Call, Name, Torch, Translator, Value
-from tensorc_dsl.graph.graph import Unsupported
+from tensorc_dsl.graph.graph import Array, Unsupported
 
 # --- several indices ---------------------------------------------------------------------------------------------------
 
@@ -114,38 +114,42 @@ def _scattered(join: str) -> Translator:
     """A copy with values at places along an axis; elements of `src` behind the indices are not read."""
 
     def translate(c: Call) -> Value:
-        how = c.get("reduce", join)
-        c.refuse_unless(how in ("none", "mean") or how in _JOINS, f"updates that are joined by `{how}`")
-        shape, dtype = c.shape("index"), c.result.dtype
+        shape = c.shape("index")
         if "value" in c.given:
             updates = c.emit("Expand", c.typed("value"), c.ints(*shape))
         else:
             rank = len(shape)
             updates = c.emit("Slice", c.typed("src"), c.ints(*[0] * rank), c.ints(*shape), c.ints(*range(rank)))
-        joined = "add" if how == "mean" else _JOINS.get(how, "none")
-        base, alone = c["self"], not c.get("include_self", True)
-        c.refuse_unless(
-            dtype.is_floating_point or not (alone or how == "mean"), "means of integers, or without what was there"
-        )
-
-        def put(into: Value, what: Value, reduction: str) -> Name:
-            return c.emit("ScatterElements", into, c["index"], what, axis=c.axis(), reduction=reduction)
-
-        def filled(value: float, sizes: Sequence[int]) -> Name:
-            content = np.broadcast_to(np.asarray(value, c.graph.array_dtype(dtype)), tuple(sizes))
-            return c.graph.constant(np.ascontiguousarray(content))
-
-        zeros, ones = filled(0, c.result_shape), filled(1, shape)
-        if alone:
-            touched = c.emit("Greater", put(zeros, ones, "none"), c.number(0, dtype))
-            base = c.emit("Where", touched, c.number(_NEUTRAL[joined], dtype), base)
-        made = put(base, updates, joined)
-        if how != "mean":
-            return made
-        count = put(zeros if alone else filled(1, c.result_shape), ones, "add")
-        return c.emit("Div", made, c.emit("Max", count, c.number(1, dtype)))
+        return _joined(c, c["index"], updates, shape, c.get("reduce", join))
 
     return translate
+
+
+def _joined(c: Call, index: Value, updates: Value, shape: Sequence[int], how: str) -> Value:
+    """A copy with updates of a shape at places along an axis, joined with what was there, or among themselves alone."""
+    c.refuse_unless(how in ("none", "mean") or how in _JOINS, f"updates that are joined by `{how}`")
+    dtype, joined = c.result.dtype, "add" if how == "mean" else _JOINS.get(how, "none")
+    base, alone = c["self"], not c.get("include_self", True)
+    c.refuse_unless(
+        dtype.is_floating_point or not (alone or how == "mean"), "means of integers, or without what was there"
+    )
+
+    def put(into: Value, what: Value, reduction: str) -> Name:
+        return c.emit("ScatterElements", into, index, what, axis=c.axis(), reduction=reduction)
+
+    def filled(value: float, sizes: Sequence[int]) -> Name:
+        content = np.broadcast_to(np.asarray(value, c.graph.array_dtype(dtype)), tuple(sizes))
+        return c.graph.constant(np.ascontiguousarray(content))
+
+    zeros, ones = filled(0, c.result_shape), filled(1, shape)
+    if alone:
+        touched = c.emit("Greater", put(zeros, ones, "none"), c.number(0, dtype))
+        base = c.emit("Where", touched, c.number(_NEUTRAL[joined], dtype), base)
+    made = put(base, updates, joined)
+    if how != "mean":
+        return made
+    count = put(zeros if alone else filled(1, c.result_shape), ones, "add")
+    return c.emit("Div", made, c.emit("Max", count, c.number(1, dtype)))
 
 
 def _lines(join: str) -> Translator:
@@ -158,9 +162,43 @@ def _lines(join: str) -> Translator:
             source = c.emit("Mul", source, c.number(c["alpha"], c.result.dtype))
         row = [n if k == axis else 1 for k, n in enumerate(shape)]
         index = c.emit("Expand", c.reshaped(c["index"], row), c.ints(*shape))
-        return c.emit("ScatterElements", c["self"], index, source, axis=axis, reduction=join)
+        return _joined(c, index, source, shape, c.get("reduce", join))
 
     return translate
+
+
+def _masked(c: Call) -> Value:
+    """A copy with the next element of `source` wherever a mask is true, as features of an image among embeddings of words."""
+    shape, taken = c.result_shape, prod(c.shape("source"))
+    c.refuse_unless(taken > 0, "a source without elements")
+    mask = c.emit("Expand", c["mask"], c.ints(*shape))
+    before = c.emit("CumSum", c.reshaped(c.cast(mask, c.graph.torch.int64), [prod(shape)]), c.ints(0), exclusive=1)
+    at = c.emit("Min", before, c.ints(taken - 1))
+    values = c.emit("Gather", c.reshaped(c.typed("source"), [taken]), at, axis=0)
+    return c.emit("Where", mask, c.reshaped(values, shape), c.emit("Expand", c["self"], c.ints(*shape)))
+
+
+def _placed(c: Call) -> Value:
+    """A copy with values at places of the flat tensor."""
+    shape, count = c.result_shape, prod(c.shape("index"))
+    index, source = (c.reshaped(v, [count]) for v in (c["index"], c.typed("source")))
+    flat = c.reshaped(c["self"], [prod(shape)])
+    reduction = "add" if c.get("accumulate", False) else "none"
+    return c.reshaped(c.emit("ScatterElements", flat, index, source, axis=0, reduction=reduction), shape)
+
+
+def _diagonal_replaced(c: Call) -> Value:
+    """A copy with another diagonal."""
+    places = np.arange(prod(c.result_shape)).reshape(c.result_shape)
+    named = (("offset", 0), ("dim1", 0), ("dim2", 1))
+    return _flat_replaced(c, places.diagonal(*(int(c.get(name, usual)) for name, usual in named)))
+
+
+def _flat_replaced(c: Call, places: Array) -> Value:
+    """A copy with `src` at places of the flat tensor."""
+    flat, source = (c.reshaped(v, (-1,)) for v in (c["self"], c.typed("src")))
+    made = c.emit("ScatterElements", flat, c.ints(*places.reshape(-1).tolist()), source, axis=0)
+    return c.reshaped(made, c.result_shape)
 
 
 def _replaced(c: Call) -> Value:
@@ -298,13 +336,17 @@ def _affine_grid(c: Call) -> Value:
     return c.reshaped(made, c.result_shape)
 
 
-def _strided(c: Call) -> Value:
-    """The elements of a tensor at places that strides tell."""
+def _strided_places(c: Call) -> Array:
+    """The places of the flat tensor that strides tell."""
     c.refuse_unless(bool(c.metas["self"].meta["val"].is_contiguous()), "strides of a tensor that is a view")
-    at = np.array(int(c.get("storage_offset", 0)))
+    at = np.array(int(c.get("storage_offset", 0)), np.int64)
     for n, stride in zip(c["size"], c["stride"], strict=True):
         at = at[..., None] + np.arange(int(n)) * int(stride)
-    return c.emit("Gather", c.reshaped(c["self"], (-1,)), c.graph.constant(at.astype(np.int64)), axis=0)
+    return at
+
+
+def _strided(c: Call) -> Value:
+    return c.emit("Gather", c.reshaped(c["self"], (-1,)), c.graph.constant(_strided_places(c)), axis=0)
 
 
 # --- numbers of classes ------------------------------------------------------------------------------------------------
@@ -350,6 +392,11 @@ TABLE: Mapping[str, Translator] = {
     "scatter_reduce": _scattered("none"),
     "index_add": _lines("add"),
     "index_copy": _lines("none"),
+    "index_reduce": _lines("none"),
+    "masked_scatter": _masked,
+    "put": _placed,
+    "diagonal_scatter": _diagonal_replaced,
+    "as_strided_scatter": lambda c: _flat_replaced(c, _strided_places(c)),
     **dict.fromkeys(("slice_scatter", "select_scatter"), _replaced),
     "flip": _reversed,
     "sort": _sorted(False),

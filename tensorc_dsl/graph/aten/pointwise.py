@@ -27,6 +27,17 @@ def _rounded(op: str) -> Translator:
     return lambda c: rounded(c) if c.result.dtype.is_floating_point else _same(c)
 
 
+def _to_digits(c: Call) -> Value:
+    """Rounded to digits behind the point, or to powers of ten where `decimals` is below 0."""
+    decimals, dtype = int(c.get("decimals", 0)), c.result.dtype
+    if not decimals or not dtype.is_floating_point:
+        c.refuse_unless(decimals >= 0, "integers that are rounded to powers of ten")
+        return _rounded("Round")(c)
+    number = c.number(10.0 ** abs(decimals), dtype)
+    up, down = ("Mul", "Div") if decimals > 0 else ("Div", "Mul")
+    return c.emit(down, c.emit("Round", c.emit(up, c["self"], number)), number)
+
+
 def _same(c: Call) -> Value:
     return c.get("self", c.get("input"))
 
@@ -377,7 +388,8 @@ TABLE: Mapping[str, Translator] = {
             "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh",
         }.items()
     },
-    **{name: _rounded(op) for name, op in {"floor": "Floor", "ceil": "Ceil", "round": "Round"}.items()},
+    **{name: _rounded(op) for name, op in {"floor": "Floor", "ceil": "Ceil"}.items()},
+    "round": _to_digits,
     "logical_not": lambda c: c.emit("Not", c.cast(c["self"], c.graph.torch.bool)),
     "hardsigmoid": _unary("HardSigmoid", alpha=1 / 6, beta=0.5),
     "gelu": lambda c: c.emit("Gelu", c["self"], approximate=c.get("approximate", "none")),
