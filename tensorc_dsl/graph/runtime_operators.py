@@ -147,9 +147,9 @@ def _embedded_norm(site: Site, out: Expansion) -> None:
 # --- quantized values --------------------------------------------------------------------------------------------------
 
 
-def _real(site: Site, out: Expansion, n: int) -> str:
+def _real(site: Site, out: Expansion, n: int, axis: int = 1) -> str:
     """The numbers that quantized ones stand for, whose scale and zero point are the inputs behind them."""
-    return out.emit("DequantizeLinear", *(i for i in site.node.inputs[n : n + 3] if i))
+    return out.emit("DequantizeLinear", *(i for i in site.node.inputs[n : n + 3] if i), axis=axis)
 
 
 def _quantized(site: Site, out: Expansion, x: str, scale: int, like: int) -> None:
@@ -198,7 +198,9 @@ def _quantized_concat(site: Site, out: Expansion) -> None:
 
 def _quantized_gemm(site: Site, out: Expansion) -> None:
     """The term is of integers in the scale of the products."""
-    parts, rest = [_real(site, out, 0), _real(site, out, 3)], site.node.attributes
+    rest = site.node.attributes
+    # Weights have a scale for each column of the result.
+    parts = [_real(site, out, 0), _real(site, out, 3, axis=0 if rest.get("transB", 0) else 1)]
     x = out.emit("Gemm", *parts, **rest)
     if given_name(site, 6):
         scale = out.emit("Mul", site.node.inputs[1], site.node.inputs[4])

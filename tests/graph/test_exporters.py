@@ -423,9 +423,9 @@ def test_quantized_operators_of_onnx_runtime_are_as_there(dtype: Any, tmp_path: 
     for k, n in enumerate("xcdefghkm"):
         constants |= {f"{n}_scale": scale(0.02 + 0.01 * k), f"{n}_zero": zero}
     constants |= {
-        "v": RNG.integers(-99, 99, (3, 5)).astype(np.int8),
-        "v_scale": scale(0.01),
-        "v_zero": np.array(0, np.int8),
+        "v": RNG.integers(-99, 99, (5, 3)).astype(np.int8),
+        "v_scale": RNG.uniform(0.005, 0.02, 5).astype(np.float32),
+        "v_zero": np.zeros(5, np.int8),
     }
     nodes = [
         node("QLinearConv", [*quantized("x"), *quantized("w"), *quantized("c")[1:], "b"], ["c"], pads=[1, 1, 1, 1]),
@@ -436,7 +436,7 @@ def test_quantized_operators_of_onnx_runtime_are_as_there(dtype: Any, tmp_path: 
         own("QLinearAveragePool", [*quantized("g"), *quantized("h")[1:]], ["h"], kernel_shape=[2, 2], strides=[2, 2]),
         own("QLinearGlobalAveragePool", [*quantized("c"), *quantized("k")[1:]], ["k"]),
         node("Flatten", ["k"], ["l"]),
-        own("QGemm", ["l", *quantized("k")[1:], *quantized("v"), "", *quantized("m")[1:]], ["m"]),
+        own("QGemm", ["l", *quantized("k")[1:], *quantized("v"), "", *quantized("m")[1:]], ["m"], transB=1),
         own("QLinearSigmoid", [*quantized("m"), *quantized("x")[1:]], ["n"]),
         own("QLinearWhere", ["flags", *quantized("d"), *quantized("e"), *quantized("m")[1:]], ["p"]),
         node("Transpose", ["x"], ["q"], perm=[0, 2, 3, 1]),
