@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.processes.machine import one_blas_thread
 from tensorc_dsl.schedule.trace.trace import Trace
@@ -16,10 +17,11 @@ from tensorc_dsl.tuning.records.trial import program_key
 from tensorc_dsl.tuning.search.expansion import SpaceLike
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.model import Layout, Scaler
+from tensorc_dsl.tuning.search.offspring import parents_of
 from tensorc_dsl.tuning.search.source import Experience, Source
 from tensorc_dsl.tuning.search.space import Explorer, neighbours
 from tensorc_dsl.tuning.search.strategies.bayes import FIRST
-from tensorc_dsl.tuning.search.strategy import Setting, strategies, strategy_of
+from tensorc_dsl.tuning.search.strategy import Setting, StatesRegret, strategies, strategy_of
 from tests.search.landscape import FewSpace, TileSpace, seconds
 from tests.steps import calls
 
@@ -157,6 +159,39 @@ def test_bayes_beats_random() -> None:
     ours = np.array([best(play("bayes", TileSpace(), s, 64)[1]) for s in seeds])
     assert (ours < chance).all()
     assert np.median(ours) < 0.6 * np.median(chance)
+
+
+def test_a_batch_late_in_a_long_search_takes_about_as_long() -> None:
+    """How many functions a batch and its regret call for each trial that was told before."""
+
+    def asked_after(trials: int) -> int:
+        explorer = Explorer(TileSpace(refuse=False), 0, "task", Target())
+        asked = strategy_of("bayes")(Setting(explorer, 4 * trials))
+        assert isinstance(asked, StatesRegret)
+        others = Explorer(TileSpace(refuse=False), 1, "task", Target()).draws(40)
+        for t in (*asked.propose(8, 1.0), *others * (trials // 40)):
+            asked.tell(t, answer(t))
+        asked.propose(8, 1.0)
+        for t in asked.propose(8, 1.0):
+            asked.tell(t, answer(t))
+
+        def batch() -> None:
+            asked.regret()
+            asked.propose(8, 1.0)
+
+        return calls(batch)
+
+    few, many = asked_after(1200), asked_after(3600)
+    assert (many - few) / 2400 < 8
+
+
+def test_parents_are_the_fastest_and_those_of_other_structures() -> None:
+    traces = [Trace(f"t{n}", "c", (), (), Program("p", (), (), ())) for n in range(40)]
+    ranked = [(t, ("a",) if n < 9 else ("b",) if n < 30 else ("b", f"{min(n, 34)}")) for n, t in enumerate(traces)]
+    assert [t.name for t in parents_of(ranked)] == [f"t{n}" for n in (0, 1, 2, 3, 4, 5, 9, 30, 31, 32, 33, 34)]
+    few = [(t, ("a",)) for t in traces[:20]]
+    few[14] = (traces[14], ("b",))
+    assert [t.name for t in parents_of(few)] == [f"t{n}" for n in (0, 1, 2, 3, 4, 5, 14, 6, 7, 8, 9, 10)]
 
 
 def test_what_nothing_chooses_among_is_not_drawn() -> None:

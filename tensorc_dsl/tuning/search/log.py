@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tensorc_dsl.base.diagnostic import Diagnostic
@@ -90,6 +90,8 @@ class Past:
 
     def take(self, program: Program) -> Outcome | None:
         """The recorded outcome of the program. It is returned once, since a search proposes no program twice."""
+        if not self.outcomes:
+            return None  # keys take milliseconds
         return next((o for key in keys_of(program) if (o := self.outcomes.pop(key, None)) is not None), None)
 
     def fastest(self) -> list[tuple[float, str]]:
@@ -179,12 +181,19 @@ class Log:
         """Replace the outcome of a trial."""
         self.record([(number, self.traces[number], outcome)], "again")
         self.outcomes[number] = outcome
-        self.best_seconds = min((s for s, _ in self.ranked()), default=None)
+        self.best_seconds = min((s for s, _ in self._valid()), default=None)
         self.emit(Corrected(number, self.traces[number], outcome, self.best_seconds))
 
     def ranked(self) -> list[tuple[float, int]]:
         """(seconds, number) of the valid trials, fastest first."""
-        return sorted((o.seconds, n) for n, o in enumerate(self.outcomes) if o.seconds is not None)
+        return sorted(self._valid())
+
+    def best(self) -> int | None:
+        """The number of the fastest valid trial, None without any. It takes less than to rank all."""
+        return min(self._valid(), default=(0.0, None))[1]
+
+    def _valid(self) -> Iterator[tuple[float, int]]:
+        return ((o.seconds, n) for n, o in enumerate(self.outcomes) if o.seconds is not None)
 
     def ranked_as_measured(self) -> list[tuple[float, int]]:
         """The same by the times as they were measured: none is divided by a factor of the machine's."""

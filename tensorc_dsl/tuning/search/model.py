@@ -358,16 +358,19 @@ class Model:
         speed = np.array([-math.log(s) for s in seconds if s is not None])
         speed = np.maximum(speed, speed.max() - RANGE)
         kept = _local(speed)
-        scaler = Scaler.of(rows[good][kept])
-        x = scaler(rows[good][kept])
+        near = rows[np.flatnonzero(good)[kept]]
+        scaler = Scaler.of(near)
+        x = scaler(near)
         measured = np.zeros(len(kept)) if noise is None else noise[good][kept]
         hyper = memory.speed.known(scaler)
-        slope = _slope(x, speed[kept], prior[good][kept], hyper, measured / max(float(speed.var()), 1e-6))
+        latent, noisy = kernel(x, x, hyper), math.exp(hyper.log_noise)
+        slope = _slope(latent, speed[kept], prior[good][kept], noisy + measured / max(float(speed.var()), 1e-6))
         left = speed - slope * prior[good]
         base, deviation = float(left.mean()), max(float(left.std()), 1e-3)
         y = (left[kept] - base) / deviation
         known = measured / deviation**2
-        more = _disturbed(x, y, hyper, known)  # the scales are those of all trials: what a search states stays wide
+        # The scales are those of all trials: what a search states stays wide.
+        more = _disturbed(latent, y, noisy + known)
         hyper = memory.speed.of(x, y, scaler, len(speed), known)
         works = _Works.of(rows, good, memory.works) if len(good) - good.sum() >= FAILURES else None
         widening = _widening(len(kept))
@@ -435,15 +438,16 @@ def noise_of(spreads: Sequence[tuple[float, int]]) -> Array:
     return np.where(count >= SAMPLES, spread, np.maximum(spread, typical)) ** 2 / np.maximum(count, 1.0)
 
 
-def _slope(x: Array, speed: Array, prior: Array, hyper: Hyper, known: Array) -> float:
-    """The share of the prior with which trials are predicted best by the other trials (RW section 5.4.2, eq. 5.12).
+def _slope(latent: Array, speed: Array, prior: Array, noise: Array) -> float:
+    """The share of the prior with which trials are predicted best by the other trials (RW section 5.4.2, eq. 5.12), whose
+    covariances are `latent`, and the variances of their noise `noise`.
 
     The mean size of what is missed counts, since a few disturbed trials would decide a mean square. A prior from other tasks
     that is wrong here loses its say as trials come in.
     """
     if float(prior.std()) < 1e-9:
         return 0.0
-    inverse = np.linalg.inv(kernel(x, x, hyper) + np.diag(math.exp(hyper.log_noise) + known))
+    inverse = np.linalg.inv(latent + np.diag(noise))
     errors: list[float] = []
     for slope in SLOPES:
         left = speed - slope * prior
@@ -458,7 +462,7 @@ CONTRADICTED, LOOKS = 2.0, 2
 the others. So often this is asked, as one such trial hides another."""
 
 
-def _disturbed(x: Array, y: Array, hyper: Hyper, known: Array) -> Array:
+def _disturbed(latent: Array, y: Array, noise: Array) -> Array:
     """What is added to the variance of each value's noise since the other values contradict it: as much as it is missed by
     (RW eq. 5.12), so that it is no surprise any more. Other work on a machine only makes a trial slower.
 
@@ -467,10 +471,12 @@ def _disturbed(x: Array, y: Array, hyper: Hyper, known: Array) -> Array:
     """
     more = np.zeros(len(y))
     for _ in range(LOOKS):
-        inverse = np.linalg.inv(kernel(x, x, hyper) + np.diag(math.exp(hyper.log_noise) + known + more))
+        inverse = np.linalg.inv(latent + np.diag(noise + more))
         missed = (inverse @ y) / np.diag(inverse)
         far = missed < -CONTRADICTED / np.sqrt(np.diag(inverse))
-        more = np.where(far, np.maximum(more, missed**2), more)
+        before, more = more, np.where(far, np.maximum(more, missed**2), more)
+        if np.array_equal(before, more):  # as at the next look
+            break
     return more
 
 

@@ -170,20 +170,25 @@ PARENTS = 12
 """Traces that offspring come from."""
 
 
-def parents_of(ranked: Sequence[Trace]) -> list[Trace]:
-    """Of traces, fastest first, half the fastest, then the fastest of each other structure, that is, set of draws."""
-    best, rest = list(ranked[: PARENTS // 2]), ranked[PARENTS // 2 :]
-    shapes = {_shape(t) for t in best}
-    new: list[Trace] = []
-    known: list[Trace] = []
-    for t in rest:
-        (known if _shape(t) in shapes else new).append(t)
-        shapes.add(_shape(t))
-    return (best + new + known)[:PARENTS]
+Structure = tuple[str, ...]
+"""The names of the open draws of a trace."""
 
 
-def _shape(trace: Trace) -> tuple[str, ...]:
-    return tuple(d.name for d in trace.open_draws)
+def structure_of(trace: Trace) -> Structure:
+    return tuple([d.name for d in trace.open_draws])
+
+
+def parents_of(ranked: Sequence[tuple[Trace, Structure]]) -> list[Trace]:
+    """Of traces with their structures, fastest first, half the fastest, then the fastest of each other structure."""
+    best = ranked[: PARENTS // 2]
+    fastest: dict[Structure, Trace] = {}
+    for trace, structure in ranked:  # all trials of a search, for each batch
+        if structure not in fastest:
+            fastest[structure] = trace
+    near = {structure for _, structure in best}
+    new = [t for structure, t in fastest.items() if structure not in near]
+    others = [t for t, _ in ranked[len(best) : 2 * PARENTS] if all(t is not n for n in new)]
+    return ([t for t, _ in best] + new + others)[:PARENTS]
 
 
 class Breeder:
@@ -232,9 +237,11 @@ MOST = 256
 
 @frozen
 class Candidate:
-    """A new program, with the numbers of its loops and of its draws, and its cycles by a model, where there is one."""
+    """A new program, with its structure, the numbers of its loops and of its draws, and its cycles by a model, where there is
+    one."""
 
     trace: Trace
+    structure: Structure
     loops: Array
     draws: Array
     cycles: float | None = None
@@ -303,4 +310,4 @@ class Reserve:
         """The trace as a candidate, which does not wait."""
         at = () if self._sizes is None else (self._sizes,)
         loops, cycles = self._explorer.describe(trace, *at), self._explorer.modelled(trace, *at)
-        return Candidate(trace, loops, self._breeder.vector(trace), cycles)
+        return Candidate(trace, structure_of(trace), loops, self._breeder.vector(trace), cycles)

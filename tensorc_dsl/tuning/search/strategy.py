@@ -73,15 +73,18 @@ def regret_of(model: Model, tried: Array, rows: Array, prior: Array, memory: Mem
         works = np.log(rng.random((len(rows), DRAWS))) < model.log_feasible(rows)[:, None]
         # What fails is as slow as the slowest: a tail with infinities in it is none.
         waiting = np.where(works, (beliefs.mean[:, None] + deviations) * model.deviation, tried.min())
-    speeds: Array = np.sort(np.vstack([np.tile(tried[:, None], DRAWS), waiting]), axis=0)[::-1]
-    fastest = np.maximum(speeds[0], _further(speeds, rng))
+    total = len(tried) + len(waiting)
+    count = min(max(LEAST, round(TOP * total)), total - 1)
+    # What the tail needs is among as many of the fastest trials.
+    known = np.sort(tried)[::-1][: count + 1, None]
+    speeds: Array = np.sort(np.vstack([np.tile(known, DRAWS), waiting]), axis=0)[::-1]
+    fastest = np.maximum(speeds[0], _further(speeds, count, rng))
     share = math.expm1(float(np.quantile(fastest - tried.max(), CHANCE)))
     return Regret(max(0.0, share), memory.intervals, memory.held)
 
 
-def _further(speeds: Array, rng: np.random.Generator) -> Array:
-    """The fastest of as many further speeds as these, which are sorted in each column."""
-    count = min(max(LEAST, round(TOP * len(speeds))), len(speeds) - 1)
+def _further(speeds: Array, count: int, rng: np.random.Generator) -> Array:
+    """The fastest of as many further speeds, where these are the fastest, sorted in each column, with so many in the tail."""
     threshold = speeds[count]
     scale = (1.0 - SHAPE) * (speeds[:count] - threshold).mean(axis=0)
     # The share of the tail beyond its fastest of `count` members is that of the first of `count` arrivals.

@@ -563,7 +563,7 @@ class Search:
         if new and self._past.outcomes and not self._diverged:
             self._diverged = True
             log.emit(Diverged(len(self._past.outcomes)))
-        if new and watch is not None:
+        if new and watch is not None and watch.yardstick is None:
             for _, n in [x for x in log.ranked_as_measured() if log.outcomes[x[1]].scale == 1.0][:1]:
                 watch.begin(log.traces[n].program, log.outcomes[n])
         scale = 1.0 if watch is None else watch.scale
@@ -685,15 +685,15 @@ class Search:
         """Make the best trial the yardstick, if it can be. One whose time was divided, or was longer than need be, has its
         second time from now on."""
         log = self.log
-        for _, n in log.ranked()[:1]:
-            was = log.outcomes[n]
-            again = None if n in self._unfollowed else watch.follow(log.traces[n].program, was)
-            if again is None:
-                return
-            if watch.yardstick is not log.traces[n].program:
-                self._unfollowed.add(n)
-                if again.seconds is None or was.scale != 1.0 or again.seconds < (was.seconds or 0.0):
-                    self._correct(n, again)
+        n = log.best()
+        if n is None or n in self._unfollowed:
+            return
+        was = log.outcomes[n]
+        again = watch.follow(log.traces[n].program, was)
+        if again is not None and watch.yardstick is not log.traces[n].program:
+            self._unfollowed.add(n)
+            if again.seconds is None or was.scale != 1.0 or again.seconds < (was.seconds or 0.0):
+                self._correct(n, again)
 
     def _recall(self) -> None:
         """The best recorded trials of the resumed search that it did not choose again are among its trials, too.

@@ -11,6 +11,7 @@ prior. In the last batches, neighbours of the best two join the reserve.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -93,6 +94,56 @@ class _Tried:
     """How much its samples vary, and how many there are."""
 
 
+class _Told:
+    """The trials that a search was told, and what its model learns from: of each the row of numbers, and what was predicted
+    before all trials. It is computed once for a trial, so a batch late in a long search takes as long as an early one."""
+
+    def __init__(self) -> None:
+        self.trials: list[_Tried] = []
+        """In the order in which they were told."""
+        self.ranked: list[_Tried] = []
+        """The successes, fastest first; equal times in the order in which they were told."""
+        self._held: Array = np.zeros((0, 0))
+        self._prior: list[float] = []
+
+    def add(self, trial: _Tried) -> None:
+        self.trials.append(trial)
+        if trial.seconds is not None:
+            insort(self.ranked, trial, key=_seconds)
+
+    @property
+    def best(self) -> float:
+        """The least time; 0 without any."""
+        return _seconds(self.ranked[0]) if self.ranked else 0.0
+
+    @property
+    def undescribed(self) -> list[Candidate]:
+        """The last trials, of which `describe` was not told."""
+        return [t.candidate for t in self.trials[len(self._prior) :]]
+
+    def describe(self, rows: Array, prior: Array) -> None:
+        """The rows of numbers of these, in which later trials may have more columns, and what was predicted of them."""
+        count = len(self._prior)
+        self._prior += prior.tolist()
+        if len(self._prior) > len(self._held) or rows.shape[1] > self._held.shape[1]:
+            held = np.zeros((max(len(self._prior), 2 * count), rows.shape[1]))
+            held[:count, : self._held.shape[1]] = self._held[:count]
+            self._held = held
+        self._held[count : len(self._prior)] = rows
+
+    @property
+    def rows(self) -> Array:
+        return self._held[: len(self._prior)]
+
+    @property
+    def prior(self) -> Array:
+        return np.array(self._prior)
+
+
+def _seconds(trial: _Tried) -> float:
+    return trial.seconds or 0.0
+
+
 class _Chooser:
     """The strategy where assignments are listed: all of them are judged after each trial, so one is proposed at a time."""
 
@@ -123,7 +174,7 @@ class Bayes:
         self._initial = min(INITIAL, max(4, setting.trials // 4))
         self._reserve = Reserve(setting.explorer, setting.sizes)
         self._design: list[Candidate] | None = None
-        self._tried: list[_Tried] = []
+        self._told = _Told()
         self._asked: dict[int, Candidate] = {}
         self._predictions: dict[int, Prediction] = {}
         self._model_arm, self._evolution_arm = _Arm(), _Arm()
@@ -141,10 +192,10 @@ class Bayes:
             self._design = self._plan()
         out = self._design[:count]
         del self._design[:count]
-        if len(out) < count and any(t.seconds is not None for t in self._tried):
+        if len(out) < count and self._told.ranked:
             out += self._batch(count - len(out), left)
         while len(out) < count:
-            found = self._anything([t.candidate.trace for t in self._tried] + [c.trace for c in out])
+            found = self._anything([t.candidate.trace for t in self._told.trials] + [c.trace for c in out])
             if not found:
                 break
             out += found
@@ -166,15 +217,14 @@ class Bayes:
         predicted = self._predictions.pop(id(trace), None)
         if predicted is not None and self._model is not None and outcome.seconds is not None:
             self._memory.missed(predicted.error(outcome.seconds) / predicted.deviation, self._model)
-        self._tried.append(_Tried(candidate, outcome.seconds, (spread_of(outcome.times), len(outcome.times))))
+        self._told.add(_Tried(candidate, outcome.seconds, (spread_of(outcome.times), len(outcome.times))))
         arm = self._arms.pop(id(trace), None)
         if arm is not None:
-            best = min((t.seconds for t in self._tried if t.seconds is not None), default=0.0)
-            arm.shares.append(0.0 if outcome.seconds is None else best / outcome.seconds)
+            arm.shares.append(0.0 if outcome.seconds is None else self._told.best / outcome.seconds)
 
     def regret(self) -> Regret | None:
         """How far the best may be from the best there is; None before the model has chosen trials."""
-        speeds = np.array([-float(np.log(t.seconds or 1.0)) for t in self._ranked()])
+        speeds = -np.log([_seconds(t) for t in self._told.ranked])
         if self._model is None or len(speeds) < FEW:
             return None
         model = self._model = self._fit()
@@ -226,7 +276,8 @@ class Bayes:
         candidates = [*drawn, *moved]
         for _ in range(ROUNDS):
             known = self._said(candidates)
-            bred = self._reserve.bred(parents_of([c.trace for c, _ in known]), known, FORESEEN, BLIND)
+            parents = parents_of([(c.trace, c.structure) for c, _ in known])
+            bred = self._reserve.bred(parents, known, FORESEEN, BLIND)
             self._reserve.keep(bred)
             candidates += bred
         return self._reserve.taken([c for c, _ in self._said(self._reserve.waiting)[:count]])
@@ -235,18 +286,13 @@ class Bayes:
         """Candidates with what is predicted of them, the fastest first."""
         return sorted(zip(candidates, self._prior(candidates).tolist(), strict=True), key=lambda one: -one[1])
 
-    def _ranked(self) -> list[_Tried]:
-        """The successes, fastest first; equal times in the order they were tried."""
-        good = [t for t in self._tried if t.seconds is not None]
-        return sorted(good, key=lambda t: t.seconds or 0.0)
-
     def _batch(self, count: int, left: float) -> list[Candidate]:
-        ranked = self._ranked()
+        ranked = self._told.ranked
         known = (
             ranked if len(ranked) <= KNOWN else [*ranked[: KNOWN // 2], *ranked[KNOWN // 2 :: len(ranked) // KNOWN + 1]]
         )
         speeds = [(t.candidate, -float(np.log(t.seconds or 1.0))) for t in known]
-        parents = parents_of([t.candidate.trace for t in ranked])
+        parents = parents_of([(t.candidate.trace, t.candidate.structure) for t in ranked])
         model = self._model = self._fit()
         plain = round(count * PRIOR)
         share = round((count - plain) * self._evolution_share())
@@ -273,13 +319,14 @@ class Bayes:
 
     def _fit(self) -> Model:
         """The model after all trials. It is fitted once: a fit starts from the one before, so another would change it."""
-        if self._model is not None and self._fitted == len(self._tried):
+        told = self._told
+        if self._model is not None and self._fitted == len(told.trials):
             return self._model
-        self._fitted = len(self._tried)
-        tried = [t.candidate for t in self._tried]
-        times = [t.seconds for t in self._tried]
-        noise = noise_of([t.spread for t in self._tried])
-        return Model.of(self._reserve.rows(tried), times, self._prior(tried), self._memory, noise)
+        self._fitted = len(told.trials)
+        new = told.undescribed
+        told.describe(self._reserve.rows(new), self._prior(new))
+        noise = noise_of([t.spread for t in told.trials])
+        return Model.of(told.rows, [t.seconds for t in told.trials], told.prior, self._memory, noise)
 
     def _picks(self, model: Model, count: int) -> list[int]:
         """Places in the reserve, by upper confidence bounds, each believing that those before it turned out as expected, and

@@ -12,7 +12,7 @@ from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.model import RANGE
-from tensorc_dsl.tuning.search.offspring import Breeder, parents_of
+from tensorc_dsl.tuning.search.offspring import Breeder, parents_of, structure_of
 from tensorc_dsl.tuning.search.strategy import Factory, Setting
 
 INITIAL = 16
@@ -58,7 +58,7 @@ class Evolutionary:
         # A failure teaches the trees that it is slow.
         speeds = np.array([best - RANGE if s is None else max(best - RANGE, -np.log(s)) for _, _, s in self._tried])
         vectors = [v for _, v, _ in self._tried]
-        parents = parents_of([self._tried[n][0] for _, n in ranked])
+        parents = parents_of([(t, structure_of(t)) for t in (self._tried[n][0] for _, n in ranked)])
         offspring = self._breeder.offspring(parents, vectors, speeds, 0, self._explorer.rng("offspring"))
         return self._explorer.offspring(offspring, count, 8 * count)
 
