@@ -12,7 +12,7 @@ from tensorc_dsl.tuning.measure.outcome import spread_of
 from tensorc_dsl.tuning.records.trial import Machine
 from tensorc_dsl.tuning.search import model
 from tensorc_dsl.tuning.search.gp import Array
-from tensorc_dsl.tuning.search.model import Bins, Memory, Model, noise_of
+from tensorc_dsl.tuning.search.model import Memory, Model, noise_of
 from tensorc_dsl.tuning.search.source import ROWS, Experience, Source
 
 
@@ -105,9 +105,9 @@ def test_what_records_are_worth_costs_about_as_much_as_they(monkeypatch: pytest.
     """A search waits for it: all forests together take at most twice as long as one of 100 trees over all rows."""
     grown: list[int] = []
 
-    def counting(bins: Bins, *rest: Any) -> Any:
-        grown.append(len(bins))
-        return grow(bins, *rest)
+    def counting(cells: Any, *rest: Any) -> Any:
+        grown.append(len(cells.bins))
+        return grow(cells, *rest)
 
     grow = model._grow  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(model, "_grow", counting)

@@ -83,13 +83,16 @@ class Forest:
         rng = np.random.Generator(np.random.Philox(key=0))
         first: dict[bytes, int] = {}
         group = np.array([first.setdefault(c.tobytes(), n) for n, c in enumerate(np.ascontiguousarray(bins.T))])
+        cells: _Cells | None = None
         for _ in range(trees if x.shape[1] else 0):
-            columns = np.sort(rng.permutation(x.shape[1])[: max(1, round(share * x.shape[1]))])
-            # Of equal columns the first would be chosen. Many are: draws of one branch are made together, or not at all.
-            columns = columns[np.sort(np.unique(group[columns], return_index=True)[1])]
-            tree, leaf = _grow(bins[:, columns], left, w, depth, shrink)
+            if cells is None or share < 1.0:
+                columns = np.sort(rng.permutation(x.shape[1])[: max(1, round(share * x.shape[1]))])
+                # Of equal columns the first would be chosen. Many are: draws of one branch are made together, or not at all.
+                columns = columns[np.sort(np.unique(group[columns], return_index=True)[1])]
+                cells = _Cells.of(bins, columns, w)
+            tree, leaf = _grow(cells, left, w, depth, shrink)
             left = left - rate * tree.leaves[leaf]
-            grown.append(tree.over(columns))
+            grown.append(tree.over(cells.columns))
         return Forest(edges, base, rate, tuple(grown))
 
     def at(self, x: Array) -> Array:
@@ -124,31 +127,52 @@ NOTHING = 1e-9
 """A weight below this is none: what remains of a sum from which its parts were taken is not quite 0."""
 
 
-def _grow(bins: Bins, left: Array, w: Array, depth: int, shrink: float) -> tuple[_Tree, Nodes]:
+@frozen
+class _Cells:
+    """What trees over the same columns have in common: their bins; a number for each value of a column, `most` for each, by
+    row and column; and the sum of the weights of the rows with each."""
+
+    columns: Nodes
+    bins: Bins
+    most: int
+    numbers: Nodes
+    weights: Array
+
+    @staticmethod
+    def of(bins: Bins, columns: Nodes, w: Array) -> _Cells:
+        """The cells of these columns of all bins."""
+        some, width = bins[:, columns], len(columns)
+        most = int(some.max(initial=0)) + 1
+        numbers: Nodes = some.astype(np.intp) + most * np.arange(width, dtype=np.intp)
+        return _Cells(columns, some, most, numbers, _sums(numbers, w, width * most))
+
+
+def _sums(numbers: Nodes, x: Array, size: int) -> Array:
+    """The sums of the values of rows by the numbers that each row has, of so many numbers."""
+    found = np.bincount(numbers.reshape(-1), np.repeat(x, numbers.shape[1]), size)
+    return found.astype(np.float64, copy=False)
+
+
+def _grow(cells: _Cells, left: Array, w: Array, depth: int, shrink: float) -> tuple[_Tree, Nodes]:
     """A tree, and the leaf of each row.
 
     Of the two nodes that a split makes only the rows of the smaller one are counted: the other has the rest (LightGBM, Ke et
     al., NIPS 2017, section 2.1).
     """
+    bins, most = cells.bins, cells.most
     count, width = bins.shape
-    most = int(bins.max(initial=0)) + 1
     size = width * most
     node = np.zeros(count, dtype=np.intp)
-    # A number for each value of each feature.
-    cells: Nodes = bins.astype(np.intp) + most * np.arange(width, dtype=np.intp)
     both = np.stack([w * left, w])
 
     def counted(rows: Nodes, of: Nodes, nodes: int) -> Array:
         """Sums of values and of weights by node, feature and value."""
-        where: Nodes = (cells[rows] + (of * size)[:, None]).reshape(-1)
-        sums: list[Array] = [
-            np.bincount(where, np.repeat(x[rows], width), nodes * size).astype(np.float64) for x in both
-        ]
-        return np.array(sums).reshape(2, nodes, -1)
+        where: Nodes = cells.numbers[rows] + (of * size)[:, None]
+        return np.array([_sums(where, x[rows], nodes * size) for x in both]).reshape(2, nodes, -1)
 
+    found: Array = np.array([_sums(cells.numbers, both[0], size), cells.weights])[:, None]
     features: list[Nodes] = []
     thresholds: list[Nodes] = []
-    found = counted(np.arange(count, dtype=np.intp), node, 1)
     for level in range(depth):
         nodes = 1 << level
         if level:
