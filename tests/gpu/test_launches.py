@@ -97,7 +97,8 @@ def test_a_launch_is_prepared_once(gpu: Any, space: str, monkeypatch: pytest.Mon
     native: Any = t.replay(trace)._native
     for _ in range(3):
         native(zeros((128, 128), F16), zeros((128, 128), F16), zeros((128, 128)))
-    (launches,) = native._module._prepared.values()
+    # The memory of a call may be where that of the call before was, or elsewhere.
+    launches = next(reversed(native._module._prepared.values()))
     assert len(made) == maps * len(native._module._prepared) and (maps > 0) == (space == "hopper")
     monkeypatch.setattr(gpu.Function, "prepared_async_call", lambda *_, **__: None)
     assert min(timeit.repeat(lambda: launches(None), number=100, repeat=20)) / 100 < 5e-6
