@@ -17,8 +17,8 @@ from tests.graph.test_exporters import refusal
 RNG = np.random.default_rng(30)
 
 SEVEN_BITS = 64
-"""Weights are below it: where a CPU has no instruction for sums of four products of bytes, ONNX Runtime adds two of them in 16
-bits, which larger weights overflow."""
+"""Weights are below it: where a CPU has no instruction for sums of four products of bytes, ONNX Runtime adds two of them in
+16 bits, which larger weights overflow."""
 
 
 def f32(*shape: int) -> Array:
