@@ -207,6 +207,11 @@ def sizing(program: Program) -> Sizing:
     return Sizing(checked, timed, tuple(w / sum(found) for w in found))
 
 
+def are_weighted(program: Program) -> bool:
+    """Whether some dimension says how often its sizes occur. Otherwise all sizes count alike."""
+    return any(d.weights for d in program.dims)
+
+
 def _occurrence(program: Program, sizes: Sizes) -> float | None:
     """How often these sizes occur, as far as the dimensions say it; None if none does."""
     said = [d for d in program.dims if d.weights and sizes[d.name] in d.at]
@@ -218,16 +223,16 @@ NEAREST = 0.5
 
 
 def spread(program: Program, found: Sizing, points: Sequence[Sizes]) -> tuple[float, ...]:
-    """The weights of sizes, the timed ones among them: each that is not timed has a part of the weight of the nearest one, by
-    ratios, that is. Where no occurrences are said, all sizes count alike for the work that they are."""
-    said = any(d.weights for d in program.dims)
+    """How often sizes occur, the timed ones among them: each that is not timed has a part of what the nearest one has, by
+    ratios, that is. Where no occurrences are said, all timed sizes have the same."""
+    said = are_weighted(program)
     near = [min(range(len(found.timed)), key=lambda k: distance(found.timed[k], x)) for x in points]
     cells = Counter(near)
     out: list[float] = []
     for k, x in zip(near, points, strict=True):
         own, others = x == found.timed[k], cells[k] - 1
         part = 1.0 if not others else NEAREST if own else (1.0 - NEAREST) / others
-        out.append(part * found.weights[k] * (1.0 if said else work_at(program, found.timed[k]) / work_at(program, x)))
+        out.append(part * (found.weights[k] if said else 1.0 / len(found.timed)))
     return tuple(out)
 
 

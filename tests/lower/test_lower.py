@@ -206,6 +206,29 @@ program f(A: f32[8, 4], T: f32[4, 8], C: f32[4, 8]) @("unroll.max_step", 16) {
     assert "    unrolled for i_1 in 0 .. 4 {" in text
 
 
+def test_the_work_of_a_last_tile_is_not_unrolled() -> None:
+    # Whole vectors of columns, and a last one with masks, each around the sum of 16 terms.
+    text = lowered("""
+program f(A: f32[16], B: f32[16, N], C: f32[N]) where N in 1..1000 @("unroll.max_step", 64) {
+    for j0 in (N + 7) / 8 {
+        for k in 16 {
+            vectorized for j1 in 8 {
+                block C {
+                    spatial vj in N = j0 * 8 + j1
+                    reduce vk in 16 = k
+                    where j0 * 8 + j1 < N
+                    init { C[vj] = 0.0 }
+                    C[vj] = C[vj] + A[vk] * B[vk, vj]
+                }
+            }
+        }
+    }
+}
+""")
+    assert text.count("unrolled for k in 0 .. 16 {") == 1
+    assert text.count("for k in 0 .. 16 {") == 2
+
+
 def test_an_unrolled_nest_of_too_many_stores_keeps_its_outermost_loop() -> None:
     # 8 vectors for each row: 64 rows are all that LLVM can be asked to take at once. Columns of T are stored lane by lane.
     text = lowered("""

@@ -22,6 +22,7 @@ from tensorc_dsl.tuning.measure.outcome import (
     interval,
     seconds_of,
     take_times,
+    weighted_times,
 )
 
 NAN, INF = float("nan"), float("inf")
@@ -237,6 +238,17 @@ def test_a_kernel_that_is_slow_twice_is_given_up() -> None:
 def test_the_lower_quartile_stands_for_the_times() -> None:
     assert seconds_of((1.0, 2.0, 3.0, 4.0, 100.0)) == 2.0
     assert seconds_of((1.0,)) == 1.0
+
+
+@pytest.mark.parametrize(
+    "slow", [(8.0,), (8.0, 9.0), tuple(8.0 + n for n in range(7)), tuple(8.0 + n for n in range(60))]
+)
+def test_the_mean_of_sizes_is_summarised_as_each_of_them_is(slow: tuple[float, ...]) -> None:
+    """However few times a slow size has, one that was interrupted at a fast one does not count."""
+    fast = (*(1.0 + n / 1000 for n in range(99)), 500.0)
+    times = weighted_times([fast, slow], [0.75, 0.25])
+    assert seconds_of(times) == pytest.approx(0.75 * seconds_of(fast) + 0.25 * seconds_of(slow))
+    assert list(times) == sorted(times) and weighted_times([slow], [1.0]) == slow
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the controls are found in /proc")

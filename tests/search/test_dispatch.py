@@ -155,6 +155,21 @@ def test_neighbours_part_where_the_rounds_of_tiles_say(task: Task) -> None:
 
 
 @pytest.mark.corpus
+def test_sizes_count_alike_unless_it_is_said_how_often_they_occur(tmp_path: Path, task: Task) -> None:
+    """Few operations take as long as a call: times for an operation would leave the large sizes without a kernel."""
+    times = (1.0, 8.0, 80.0, 800.0), (2.0, 6.0, 40.0, 320.0)
+    path = tmp_path / "often.tsched"
+    path.write_text(TEXT.replace("at [1, 4, 16, 64]", "like {1: 100000, 4: 1, 16: 1, 64: 1}"))
+    often = load(str(path))["any"]
+    chosen: list[int] = []
+    for one in (task, often):
+        both = [candidate(one, rows, t) for rows, t in zip((1, 8), times, strict=True)]
+        made = selected(one.program, sizing(one.program), both, 4, from_text(one), unmodelled)
+        chosen.append(0 if made is None else len(made.trace.program.cases))
+    assert chosen == [3, 0]  # one row is a case of its own
+
+
+@pytest.mark.corpus
 def test_the_worst_case_has_another_choice(task: Task) -> None:
     found = Sizing((), sizing(task.program).timed, (0.97, 0.01, 0.01, 0.01))
     often, even = candidate(task, 1, (1.0, 8.0, 80.0, 800.0)), candidate(task, 8, (1.3, 4.0, 10.0, 40.0))

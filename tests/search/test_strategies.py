@@ -231,7 +231,8 @@ def test_the_end_of_a_search_is_beside_the_best() -> None:
                 tried.append((took or math.inf, t))
         return found
 
-    assert sum(near(s, 0.1) for s in range(3)) > 1.2 * sum(near(s, 1.0) for s in range(3))
+    # The choices depend on how a machine rounds: of one seed the share varies by a quarter, of eight by less than a tenth.
+    assert sum(near(s, 0.1) for s in range(8)) > 1.1 * sum(near(s, 1.0) for s in range(8))
 
 
 @pytest.mark.corpus("how good searches are")

@@ -10,6 +10,7 @@ from typing import Unpack
 import pytest
 
 from tensorc_dsl.base.diagnostic import Diagnostic
+from tensorc_dsl.ir.expr import Dim
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.target import Target
@@ -36,7 +37,7 @@ from tensorc_dsl.tuning.search.options import SearchChanges, SearchOptions
 from tensorc_dsl.tuning.search.plausible import Watch
 from tensorc_dsl.tuning.search.several import tune_all
 from tensorc_dsl.tuning.search.space import Explorer
-from tensorc_dsl.tuning.search.strategy import strategies
+from tensorc_dsl.tuning.search.strategy import Setting, Strategy, strategies, strategy_of
 from tensorc_dsl.tuning.search.tune import Search, TuneResult
 from tests.search.landscape import FewSpace, TileSpace
 
@@ -344,3 +345,48 @@ def test_the_clock_is_asked_not_the_wall() -> None:
     ticks = iter(range(1000))
     result, _ = run(FakeRunner(), trials=8, clock=lambda: float(next(ticks)))
     assert result.elapsed_seconds == 5.0
+
+
+@dataclass
+class AtSizes(FakeRunner):
+    """Two schedules for each size: one saves little of a long call and takes three times as long for a short one."""
+
+    def measure(self, programs: Sequence[Program], best: float | None) -> Iterator[Outcome]:
+        for p in programs:
+            at = (1e-6, 1e-3) if "4" in str(dict(p.annotations)["j"]) else (3e-6, 0.95e-3)
+            seconds = sum(at) / 2
+            yield Outcome(Status.OK, seconds, (seconds,), at=at)
+
+    def compare(self, programs: Sequence[Program]) -> list[Outcome]:
+        return list(self.measure(programs, None))
+
+
+@pytest.mark.parametrize("weights", [(), (1.0, 1.0)])
+def test_one_kernel_is_for_all_sizes_alike_or_for_the_mean_call(
+    weights: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[float] = []
+    factory = strategy_of("random")
+
+    def listening(setting: Setting) -> Strategy:
+        asked = factory(setting)
+        tell = asked.tell
+
+        def hear(trace: Trace, outcome: Outcome) -> None:
+            told.append(outcome.seconds or 0.0)
+            tell(trace, outcome)
+
+        monkeypatch.setattr(asked, "tell", hear)
+        return asked
+
+    monkeypatch.setattr("tensorc_dsl.tuning.search.tune.strategy_of", lambda _: listening)
+    task = replace(TASK, dims=(Dim("M", 1, 512, (1, 512), weights=weights),))
+    result, _ = run(AtSizes(), task=task, trials=40)
+    assert result.best is not None and len(told) == 40
+    short = "4" in str(dict(result.best.program.annotations)["j"])
+    assert short == (not weights)
+    of_short = [
+        t for t, trace in zip(told, result.traces, strict=True) if "4" in str(dict(trace.program.annotations)["j"])
+    ]
+    assert 0 < len(of_short) < 40
+    assert (max(of_short) < min({*told} - {*of_short})) == (not weights)

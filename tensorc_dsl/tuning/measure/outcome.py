@@ -151,10 +151,15 @@ def interval(times: Sequence[float]) -> tuple[float, float]:
 
 
 def weighted_times(of_sizes: Sequence[tuple[float, ...]], weights: Sequence[float]) -> tuple[float, ...]:
-    """The times of one kernel at several sizes as times of their mean: its quantiles are the means of theirs."""
+    """The times of one kernel at several sizes as times of their mean: its quantiles are the means of theirs.
+
+    There are as many as at the size with the fewest, and one for each quarter at least: a slow size that is timed twice says
+    nothing of how the times of the others are summarised.
+    """
     if len(of_sizes) == 1:
         return of_sizes[0]
-    count = min(map(len, of_sizes))
+    # With a multiple of four steps one of the times is the lower quartile.
+    count = 4 * max(1, round((min(map(len, of_sizes)) - 1) / 4)) + 1
     import numpy as np
 
     steps = np.linspace(0.0, 1.0, count)

@@ -2,8 +2,8 @@
 
 A schedule that is fast for one row and slow for many has a bad mean, so a search for the best mean does not look for it. Here
 each size has a strategy of its own, with its own model, and is told the time of every candidate at that size, whoever
-proposed it: candidates are shared, and no trial is for one size alone. They propose by turns, a size the more often the more
-of the total time it takes (Webster's method of apportionment), and for the worst case all as often.
+proposed it: candidates are shared, and no trial is for one size alone. They propose by turns: where it is said how often
+sizes occur, a size the more often the more of the total time it takes (Webster's method of apportionment), else all as often.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import replace
 from tensorc_dsl.reference.work import Sizing
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.measure.outcome import Outcome
-from tensorc_dsl.tuning.search.options import Objective
 from tensorc_dsl.tuning.search.strategy import Factory, Regret, Setting, StatesRegret, Strategy
 
 TOGETHER = 4
@@ -27,10 +26,10 @@ LEAST = 0.5
 class BySize:
     """The strategies of the timed sizes as one."""
 
-    def __init__(self, members: Sequence[Strategy], weights: Sequence[float], objective: Objective) -> None:
+    def __init__(self, members: Sequence[Strategy], weights: Sequence[float], even: bool) -> None:
         self._members = members
         self._weights = weights
-        self._objective = objective
+        self._even = even
         self._turns = [0] * len(members)
         self._best: list[float] = []
         self._ended: set[int] = set()
@@ -68,7 +67,7 @@ class BySize:
     def _claim(self, number: int) -> tuple[float, int]:
         """How much a size deserves the next turn; the first of several has it."""
         turns, even = self._turns[number], 1.0 / len(self._members)
-        if not turns or not self._best or self._objective == "worst":
+        if not turns or not self._best or self._even:
             return even / (2 * turns + 1) + (not turns), -number
         total = sum(w * s for w, s in zip(self._weights, self._best, strict=True))
         share = self._weights[number] * self._best[number] / total
@@ -78,8 +77,8 @@ class BySize:
 class BySizeWithRegret(BySize):
     """Of strategies that state their regret: that of several kernels is the largest of any size."""
 
-    def __init__(self, members: Sequence[StatesRegret], weights: Sequence[float], objective: Objective) -> None:
-        super().__init__(members, weights, objective)
+    def __init__(self, members: Sequence[StatesRegret], weights: Sequence[float], even: bool) -> None:
+        super().__init__(members, weights, even)
         self._stating = members
         self._regrets: list[Regret | None] = [None] * len(members)
 
@@ -93,9 +92,9 @@ class BySizeWithRegret(BySize):
         return Regret(max(r.share for r in known), sum(r.intervals for r in known), sum(r.held for r in known))
 
 
-def by_size(factory: Factory, setting: Setting, found: Sizing, objective: Objective) -> Strategy:
-    """The strategy for several kernels, of one for each timed size by the factory. The largest size has what other tasks
-    know, since records describe their loops there."""
+def by_size(factory: Factory, setting: Setting, found: Sizing, even: bool) -> Strategy:
+    """The strategy for several kernels, of one for each timed size by the factory, which have as many turns if they are
+    `even`. The largest size has what other tasks know, since records describe their loops there."""
 
     def alone(_: Callable[[], object]) -> None:
         return None
@@ -109,5 +108,5 @@ def by_size(factory: Factory, setting: Setting, found: Sizing, objective: Object
         members.append(factory(own))
     stating = [m for m in members if isinstance(m, StatesRegret)]
     if len(stating) == len(members):
-        return BySizeWithRegret(stating, found.weights, objective)
-    return BySize(members, found.weights, objective)
+        return BySizeWithRegret(stating, found.weights, even)
+    return BySize(members, found.weights, even)

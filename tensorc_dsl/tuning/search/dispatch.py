@@ -3,8 +3,10 @@
 The sizes that a call may have stand on a grid, at each point of which the time of every candidate is predicted
 (`interpolation`). A box of the grid has the candidate that is best there, or is cut in two along a dimension: the tree of
 cuts with at most so many leaves whose cost is the least is found exactly, by dynamic programming over boxes (as Bellman, "On
-the approximation of curves by line segments", 1961, for one dimension). The cost is the mean time of a call, or the worst
-case: how many times longer than the best candidate of its size any size takes. As in DietCode (Zheng et al., MLSys 2022),
+the approximation of curves by line segments", 1961, for one dimension). The cost is the mean time of a call where it is said
+how often sizes occur. Otherwise it is how many times longer than the best candidate of its size a size takes: the mean, or
+the worst case. Seconds for an operation would not do, since few operations take as long as a call: the smallest size would
+be all that counts. As in DietCode (Zheng et al., MLSys 2022),
 candidates are shared by all sizes, and none is measured for a size alone.
 
 The draws of a case are decided anew, near what they were: a tile of 72 rows is no value of its draw where a case has 11
@@ -28,7 +30,7 @@ from tensorc_dsl.ir.expr import Dim
 from tensorc_dsl.ir.print import format_range
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import Sizes, broken_by
-from tensorc_dsl.reference.work import Sizing, spread, work_at
+from tensorc_dsl.reference.work import Sizing, are_weighted, spread, work_at
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.search.expansion import FromText
@@ -139,10 +141,12 @@ def leaves(cost: Array, most: int, objective: Objective) -> list[Leaf]:
     return sorted(chosen[1], key=lambda one: one.box)
 
 
-def contenders(candidates: Sequence[Candidate], weights: Sequence[float]) -> list[Candidate]:
-    """The candidates that may be chosen for some sizes: the fastest at each timed size, and in the mean."""
+def contenders(candidates: Sequence[Candidate], weights: Sequence[float] | None) -> list[Candidate]:
+    """The candidates that may be chosen for some sizes: the fastest at each timed size, and in the mean: of their times with
+    the weights of the sizes, without these of how many times longer than the fastest they take."""
     seconds = np.array([c.seconds for c in candidates])
-    columns = [*seconds.T, seconds @ np.array(weights)]
+    mean = (seconds / seconds.min(axis=0)).mean(axis=1) if weights is None else seconds @ np.array(weights)
+    columns = [*seconds.T, mean]
     kept = {int(n) for column in columns for n in np.argsort(column, kind="stable")[:TRIED]}
     return [candidates[n] for n in sorted(kept)]
 
@@ -187,7 +191,8 @@ def selected(
     timed = found.timed
     if not candidates or len(timed) < 2:
         return None
-    few = contenders(candidates, found.weights)
+    by_time = objective == "mean" and are_weighted(program)
+    few = contenders(candidates, found.weights if by_time else None)
     grid = grid_of(program.dims, timed)
     corners: list[Sizes] = [dict(zip(grid, x, strict=True)) for x in product(*grid.values())]
     occur = np.array([broken_by(program.dims, x) is None for x in corners])
@@ -196,7 +201,9 @@ def selected(
     seconds = told.seconds.copy()
     for column, x in enumerate(timed):
         seconds[:, points.index(x)] = [c.seconds[column] for c in few]
-    each = seconds / seconds.min(axis=0) if objective == "worst" else seconds * np.array(spread(program, found, points))
+    each = seconds if by_time else seconds / seconds.min(axis=0)
+    if objective == "mean":
+        each = each * np.array(spread(program, found, points))
     cost, widths = np.zeros((2, len(few), len(corners)))  # sizes that do not occur cost nothing
     cost[:, occur], widths[:, occur] = each, told.within
     shape = tuple(map(len, grid.values()))

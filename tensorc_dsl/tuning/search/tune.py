@@ -18,7 +18,7 @@ from tensorc_dsl.base.diagnostic import Diagnostic
 from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.processes.machine import one_blas_thread
 from tensorc_dsl.proof.equivalence.validate import Invalid, Report
-from tensorc_dsl.reference.work import sizing
+from tensorc_dsl.reference.work import are_weighted, sizing
 from tensorc_dsl.schedule.step import ScheduleRefusal
 from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Refused, Trace
@@ -367,10 +367,15 @@ class Search:
         )
         self._started = given.clock()
         self._past = given.past or Past()
-        self._by_worst = options.objective == "worst" and len(self._sizing.timed) > 1
-        several = self._by_worst or (options.kernels > 1 and len(self._sizing.timed) > 1)
+        sizes = len(self._sizing.timed) > 1
+        self._even = sizes and (options.objective == "worst" or not are_weighted(program))
+        """Whether sizes count alike, by how many times longer than the fastest trial there one takes."""
+        self._first: tuple[float, ...] = ()
+        """The times at each size of the first valid trial, if there are several."""
+        several = sizes and (options.objective == "worst" or options.kernels > 1)
+        self._alone = not several
         if options.resume and records is not None:
-            self._past = latest(records.kept(task, target), options, program, at_sizes=several)
+            self._past = latest(records.kept(task, target), options, program, at_sizes=several or self._even)
         self._diverged = False
 
         def source(median: Callable[[], Array]) -> Source | None:
@@ -388,7 +393,7 @@ class Search:
 
         setting = Setting(self._explorer, options.trials, source=source, bests=bests, itself=itself)
         factory = strategy_of(options.strategy)
-        self._asked = by_size(factory, setting, self._sizing, options.objective) if several else factory(setting)
+        self._asked = by_size(factory, setting, self._sizing, self._even) if several else factory(setting)
         if options.until is not None and not isinstance(self._asked, StatesRegret):
             raise ValueError(f"the strategy {options.strategy!r} states no regret that could end the search")
         self._exhausted: Exhausted | None = None
@@ -529,15 +534,25 @@ class Search:
     def _learn(self, first: int) -> None:
         """Tell the strategy the outcomes from that one on."""
         log, learning = self.log, self._given.clock()
-        unit = 1.0 if self._given.watch is None else self._given.watch.unit
         with one_blas_thread():
             for n in range(first, len(log.outcomes)):
-                outcome = log.outcomes[n]
-                # What was told before the machine became faster was told in times of the machine as it was at first.
-                told = outcome if outcome.seconds is None else replace(outcome, seconds=unit * outcome.seconds)
-                self._asked.tell(log.traces[n], told)
+                self._asked.tell(log.traces[n], self._told(log.outcomes[n]))
             self._estimate()
         log.emit(Learnt(self._given.clock() - learning))
+
+    def _told(self, outcome: Outcome) -> Outcome:
+        """What a strategy learns of an outcome. Where sizes count alike, and it proposes for all of them together, that is by
+        how many times longer than the first trial this one takes, in the mean: few operations take as long as a call, so
+        times for an operation would be those of the smallest size alone."""
+        if outcome.seconds is None:
+            return outcome
+        seconds = outcome.seconds
+        if self._even and self._alone and outcome.at:
+            self._first = self._first or outcome.at
+            whole = sum(w * s for w, s in zip(self._sizing.weights, self._first, strict=True))
+            seconds = whole * float(np.mean(np.array(outcome.at) / self._first)) / outcome.scale
+        # What was told before the machine became faster was told in times of the machine as it was at first.
+        return replace(outcome, seconds=seconds * (1.0 if self._given.watch is None else self._given.watch.unit))
 
     def _predicted(self, trace: Trace) -> Prediction | None:
         return self._asked.predicted(trace) if isinstance(self._asked, Predicts) else None
@@ -736,11 +751,22 @@ class Search:
                 if not isinstance(outcome, Late):  # one that is alone is waited for
                     log.measured(self._dispatch.trace, outcome)
 
-    def _worst(self) -> Callable[[Outcome], float]:
-        """How many times longer than the fastest trial there an outcome takes at a timed size, at most."""
+    def _slowdown(self) -> Callable[[Outcome], float] | None:
+        """How many times longer than the fastest trial there an outcome takes at the timed sizes: in the mean, or at most.
+        None where no outcome has times at each size."""
         known = [[s / o.scale for s in o.at] for o in self.log.outcomes if o.at]
+        if not known:
+            return None
         least = np.array(known).min(axis=0)
-        return lambda o: max(np.array(o.at) / o.scale / least) if o.at else math.inf
+        worst = self.options.objective == "worst"
+
+        def slowdown(outcome: Outcome) -> float:
+            if not outcome.at:
+                return math.inf
+            each = np.array(outcome.at) / outcome.scale / least
+            return float(each.max() if worst else each.mean())
+
+        return slowdown
 
     def finish(self, interrupted: bool) -> TuneResult:
         """Compare and prove the best few. An interrupted search gives its result so far."""
@@ -763,7 +789,7 @@ class Search:
                     for n, (t, o) in enumerate(zip(log.traces, log.outcomes, strict=True))
                     if self._dispatch is not None and t is self._dispatch.trace and o.seconds is not None
                 ]
-                compared = final(log, self._given.runner, watch, self._worst() if self._by_worst else None, joined)
+                compared = final(log, self._given.runner, watch, self._slowdown() if self._even else None, joined)
             except KeyboardInterrupt:
                 interrupted = True
         # Whoever interrupts waits for nothing: what was found is right by the reference, and is not given up for a proof.

@@ -400,7 +400,8 @@ def _straight(body: tuple[Flat, ...]) -> bool:
 def unroll_small(body: tuple[Flat, ...], step: int) -> tuple[Flat, ...]:
     """Apply `"unroll.max_step"`: innermost serial loops of at most `step` iterations times steps are unrolled.
 
-    What only maps elements keeps nothing from one iteration to the next, and is left once its code is long.
+    What only maps elements keeps nothing from one iteration to the next, and is left once its code is long. What asks in
+    each iteration the same again is the work of a last tile, which is short, while masks make its code long: it is left, too.
     """
     return _map_loops(body, lambda s: _unroll_step(s, step))
 
@@ -410,6 +411,8 @@ def _unroll_step(s: Loop, step: int) -> Loop:
     if s.kind is not LoopKind.SERIAL or begin is None or end is None:
         return s
     if any(isinstance(x, Loop) and (x.kind is LoopKind.SERIAL or is_long(x)) for x in inside(s.body)):
+        return s
+    if any(isinstance(x, If) and s.var not in free_vars(x.cond) for x in inside(s.body)):
         return s
     if (end - begin) * code_size(s.body) > MAPPED_CODE and not any(map(_store_accumulates, stores(s.body))):
         return s
