@@ -13,7 +13,7 @@ import zlib
 # which they do by spinning. Both read this when they are loaded, here and in what tests start.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 
@@ -30,6 +30,8 @@ from tensorc_dsl.faces.cli import failures
 from tensorc_dsl.ir.print import format_program
 from tensorc_dsl.ir.program import Program
 from tensorc_dsl.ir.sizes import bind
+from tensorc_dsl.processes import start
+from tensorc_dsl.processes.boot import Orders
 from tensorc_dsl.reference.work import sizing
 from tensorc_dsl.tuning import insight
 from tensorc_dsl.tuning.machine import baseline, roof
@@ -109,6 +111,25 @@ def small_kernels_run_on_threads_too() -> Iterator[None]:
     """The arrays of tests are small: their kernels would run on one thread, and the code for several would not be tested."""
     with pytest.MonkeyPatch.context() as m:
         m.setattr(threads, "HANDED", 1e-6)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_fork_server_in_all_working_folders() -> Iterator[None]:
+    """Children of tests have one fork server, which takes most of a second of a core to start.
+
+    A server stays as long as the folders in which a child looks for modules are the same. The working folder is none of
+    them: that of one test is the repository, that of the next is not. And Dask adds a folder of files for each of its
+    workers in this process. A child still looks in its own folders.
+    """
+    inherited = start._inherited
+
+    def alike(server: Orders, environment: Mapping[str, str]) -> tuple[object, ...]:
+        kept = [p for p in server["paths"] or () if Path(p) != ROOT and "dask-scratch-space" not in Path(p).parts]
+        return inherited({**server, "paths": kept}, environment)
+
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(start, "_inherited", alike)
         yield
 
 

@@ -165,6 +165,20 @@ def test_what_libraries_read_when_they_load_is_another_server(
         assert found["environment"][variable] == other
 
 
+def test_other_folders_of_modules_are_another_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working folder is none, whichever it is: not even where tests run in the repository, which is on their path."""
+    monkeypatch.chdir(ROOT)
+    with told() as (process, found):
+        assert served(process) and found["folder"] == str(ROOT)
+        before = server()
+    monkeypatch.chdir(tmp_path)
+    with told() as (process, found):
+        assert served(process) and found["folder"] == str(tmp_path) and server() == before
+    monkeypatch.syspath_prepend(HERE.parent)
+    with told() as (process, _):
+        assert served(process) and server() != before
+
+
 def test_a_server_with_threads_does_not_fork() -> None:
     """What another thread holds at the moment of a fork stays locked in the child."""
     threads = {**LOADED, "OPENBLAS_NUM_THREADS": "3"}
