@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from functools import partial
 
@@ -10,6 +11,7 @@ from docs.generate.pages import PAGES, filled
 
 
 def main() -> int:
+    gc.set_threshold(100_000, 20, 20)  # trees are many objects and few cycles
     check = sys.argv[1:] == ["--check"]
     stale: list[str] = []
     pages = {path: partial(filled, path.read_text(encoding="utf-8"), PARTS) for path in PAGES}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -67,6 +68,7 @@ def interface() -> str:
     return "\n\n".join(out)
 
 
+@cache
 def _tree(module: str) -> ast.Module:
     spec = find_spec(module)
     assert spec is not None and spec.origin is not None
