@@ -41,8 +41,8 @@ def _coordinates(mode: str, size: int, result: int, scale: Any, region: tuple[fl
         case "asymmetric":
             return x / scale
         case "align_corners":
-            length = scale * size  # not rounded
-            return x * (size - 1) / (length - 1) if length != 1 else x * 0
+            # Of the tensor that is made, as in ONNX Runtime and PyTorch; ONNX's own reference takes `scale * size`.
+            return x * (size - 1) / scale.dtype.type(result - 1) if result > 1 else x * 0
         case "half_pixel_symmetric":
             adjusted = result / (scale * size)
             return size / 2 * (1 - adjusted) + (x + 0.5) / scale - 0.5
