@@ -37,14 +37,17 @@ class _View:
         return self.maker(name, *ops) if self.reads[name] == 1 else None
 
     def number(self, name: str) -> float | None:
-        """The value of a constant of one element."""
+        """The value of a constant of one element. One of more dimensions may give a product more than its factor has."""
         value = self.constants.get(name)
-        return None if value is None or value.size != 1 else float(value.reshape(()).item())
+        return None if value is None or value.size != 1 or value.ndim > 1 else float(value.reshape(()).item())
 
     def is_number(self, name: str, wanted: float) -> bool:
-        """Whether it is that constant, as exporters round it."""
+        """Whether it is that constant, as its element type rounds it."""
         value = self.number(name)
-        return value is not None and abs(value - wanted) <= 1e-3 * abs(wanted)
+        if value is None:
+            return False
+        rounded = float(np.asarray(wanted).astype(self.constants[name].dtype))
+        return abs(value - rounded) <= 1e-6 * abs(wanted)
 
     def either(self, node: Node) -> Iterator[tuple[str, str]]:
         """The two operands of a node whose operands may be swapped, in both orders."""

@@ -224,6 +224,29 @@ def test_several_nodes_are_one_compute(name: str, tmp_path: Path) -> None:
             ],
             {"root": number(1.3), "one": number(1), "half": number(0.5)},
         ),
+        # Numbers that are nearly those of a GELU and of a HardSwish, and those of more dimensions than the value has.
+        *(
+            (
+                [
+                    node("Mul", ["x", "root"], ["a"]),
+                    node("Erf", ["a"], ["e"]),
+                    node("Add", ["e", "one"], ["b"]),
+                    node("Mul", ["x", "b"], ["c"]),
+                    node("Mul", ["c", "half"], ["y"]),
+                ],
+                {"root": root, "one": number(1), "half": number(0.5)},
+            )
+            for root in (number(0.7077), np.full((1, 1, 1), np.sqrt(0.5), np.float32))
+        ),
+        (
+            [
+                node("Add", ["x", "three"], ["a"]),
+                node("Clip", ["a", "zero", "six"], ["c"]),
+                node("Mul", ["x", "c"], ["d"]),
+                node("Mul", ["d", "sixth"], ["y"]),
+            ],
+            {"three": number(3), "zero": number(0), "six": number(6), "sixth": number(0.1668)},
+        ),
         # Attentions over the queries, and of scores that are read elsewhere.
         (
             [
