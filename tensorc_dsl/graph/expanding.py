@@ -335,7 +335,7 @@ def _mask(site: Site, out: Expansion, q: Sequence[int], k: Sequence[int], offset
 def _rotary(site: Site, out: Expansion) -> None:
     """The rotation of heads; those of three dimensions are split into heads."""
     x, inputs = site.given(0), site.node.inputs[1:]
-    attributes = dict(site.node.attributes)
+    attributes = {name: v for name, v in site.node.attributes.items() if name != "num_heads"}
     if x.type.rank == 4:
         out.emit(ROTATION, x.name, *inputs, to=out.node.outputs[0], sequence=2, **attributes)
         return

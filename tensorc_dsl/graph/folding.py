@@ -141,6 +141,8 @@ def _split(node: Node, xs: Sequence[Any]) -> Sequence[Array]:
         sizes = [each] * (len(node.outputs) - 1)
     else:
         sizes = sizes[:-1]
+    if node.attributes.get("num_outputs", len(node.outputs)) != len(node.outputs):
+        raise ValueError(f"{len(node.outputs)} outputs")
     return np.split(x, np.cumsum(sizes), axis)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,31 @@ class Tensor:
 def type_of(value: Array) -> Tensor:
     """The type of a constant."""
     return Tensor(DTYPES[value.dtype.name], value.shape)
+
+
+_Value = TypeVar("_Value")
+
+
+class Asked(Mapping[str, _Value]):
+    """The attributes or arguments of a node. `names` are those that its translation asks for: what it ignores may change the
+    result. Who takes all of them asks for each."""
+
+    def __init__(self, given: Mapping[str, _Value]) -> None:
+        self._given = given
+        self.names: set[str] = set()
+
+    def __getitem__(self, name: str) -> _Value:
+        self.names.add(name)
+        return self._given[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._given
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
 
 
 @frozen

@@ -7,7 +7,7 @@ the order in which they lie in memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -23,6 +23,7 @@ from tensorc_dsl.graph.graph import (
     RANDOM,
     REASON,
     Array,
+    Asked,
     Graph,
     Node,
     Tensor,
@@ -33,7 +34,7 @@ from tensorc_dsl.graph.graph import (
     type_of,
 )
 from tensorc_dsl.graph.layouts import with_layouts
-from tensorc_dsl.graph.onnx_file import body_of, has_body, require_types
+from tensorc_dsl.graph.onnx_file import body_of, has_body, require_asked, require_types
 from tensorc_dsl.graph.operators import (
     elementwise,
     lookups,
@@ -192,6 +193,38 @@ def _why(node: Node) -> str:
 
 _EXPANSIONS = {**EXPANSIONS, **RUNTIME}
 
+
+def _require_inputs(site: Site, passed_on: Collection[int] = ()) -> None:
+    """Raise Unsupported if the translation of a node did not ask for each input, and passed it on to no other node."""
+    ignored = [n + 1 for n, o in enumerate(site.operands) if o is not None and n not in site.asked.union(passed_on)]
+    if ignored:
+        raise Unsupported(f"its input {' and '.join(map(str, ignored))} is not supported in this form of it")
+
+
+_NO_MATTER: Mapping[str, frozenset[str]] = {
+    op: frozenset(names.split())
+    for op, names in {
+        "Attention": "kv_num_heads q_num_heads qk_matmul_output_mode softmax_precision",
+        "AveragePool": "count_include_pad",
+        "BatchNormalization": "momentum",
+        "Cast": "round_mode saturate",  # of floats of 8 bits
+        "CastLike": "round_mode saturate",
+        "Dropout": "seed",
+        "Gemm": "beta",
+        "GroupNormalization": "stash_type",
+        "LayerNormalization": "stash_type",
+        "QuantizeLinear": "precision saturate",
+        "RMSNormalization": "stash_type",
+        "Range": "stash_type",
+        "Resize": "cubic_coeff_a exclude_outside extrapolation_value keep_aspect_ratio_policy nearest_mode",
+        "SequenceEmpty": "dtype",
+        "TopK": "sorted",
+    }.items()
+}
+"""Attributes that change no result beyond a rounding, or none in those forms of an operator whose translation does not ask
+for them."""
+
+
 _TOLD = ("Shape", "Size")
 """Operators of the types of their inputs."""
 
@@ -265,7 +298,12 @@ class _Importer:
 
     def _node(self, node: Node) -> None:
         inputs = tuple(self._same.get(i, i) for i in node.inputs)
-        node = replace(node, inputs=inputs)
+        attributes = Asked(node.attributes)
+        self._translate(replace(node, inputs=inputs, attributes=attributes))
+        require_asked(node, attributes.names | {REASON} | _NO_MATTER.get(node.op, frozenset()), self.opset)
+
+    def _translate(self, node: Node) -> None:
+        inputs = node.inputs
         if node.op in _TOLD:
             self._told(node)
             return
@@ -285,15 +323,19 @@ class _Importer:
                 self.constants |= {name: v for name, v in zip(node.outputs, made, strict=False) if name}
                 return
         if node.op in _EXPANSIONS:
-            made = Expansion(node)
-            _EXPANSIONS[node.op](Site(node, operands), made)
+            made, site = Expansion(node), Site(node, operands)
+            _EXPANSIONS[node.op](site, made)
+            passed_on = {i for n in made.nodes for i in n.inputs}
+            _require_inputs(site, {n for n, i in enumerate(inputs) if i in passed_on})
             self.constants |= made.constants
             self.run(made.nodes)
             return
         if node.op not in _WRITERS:
             self._body(node, operands)
             return
-        lowered = _WRITERS[node.op](Site(node, operands))
+        site = Site(node, operands)
+        lowered = _WRITERS[node.op](site)
+        _require_inputs(site)
         match lowered:
             case Known(values=values):
                 self.constants |= dict(zip(node.outputs, values, strict=False))

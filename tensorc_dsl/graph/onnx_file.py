@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import mmap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import repeat
@@ -745,6 +745,28 @@ def require_types(node: Node, types: Sequence[Tensor | None], opset: int) -> Non
             raise Unsupported(f"`{parameter.name}` of the type {t}, which it does not take")
 
 
+def require_asked(node: Node, names: Collection[str], opset: int) -> None:
+    """Raise Unsupported if a translation asked for `names` alone, and the node has other attributes that change its result.
+
+    These are those that have other values than where they are left out, or that its operator does not know.
+    """
+    usual = _usual(node.op, opset)
+    ignored = {n: v for n, v in node.attributes.items() if n not in names and v is not None and v != usual.get(n)}
+    if ignored:
+        shown = " and ".join(f"`{n}={v}`" for n, v in ignored.items())
+        raise Unsupported(f"{shown}, which is not supported in this form of it")
+
+
+@cache
+def _usual(op: str, opset: int) -> Mapping[str, Any]:
+    """The values of the attributes of an operator where they are left out."""
+    schema = schema_of(op, opset or _NEWEST)
+    reader = _Reader(Path())
+    if schema is None:
+        return {}
+    return {name: reader.attribute(a.default_value) for name, a in schema.attributes.items() if a.default_value.name}
+
+
 @cache
 def _allowed(op: str, opset: int) -> Mapping[str, frozenset[str]]:
     """The element types that the operator has for each name of a type; elements of 4 bits are held as 8."""
@@ -790,9 +812,7 @@ def body_of(node: Node, types: Sequence[Tensor | None]) -> Graph | None:
             raise Unsupported("inputs or attributes that do not fit it")
     else:
         return None
-    reader = _Reader(Path())
-    given = {name: reader.attribute(a.default_value) for name, a in schema.attributes.items() if a.default_value.name}
-    return reader.body(function, {**given, **node.attributes})
+    return _Reader(Path()).body(function, {**_usual(node.op, _NEWEST), **node.attributes})
 
 
 def _type(helper: Any, t: Tensor | None) -> bytes:

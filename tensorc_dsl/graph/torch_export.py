@@ -16,8 +16,8 @@ import numpy as np
 
 from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.graph.aten import along_axes, complex_numbers, layers, places, pointwise
-from tensorc_dsl.graph.aten.traced import Asked, Call, Growing, Name, Pair, Torch, Translator, Value
-from tensorc_dsl.graph.graph import DTYPES, RANDOM, REASON, Dims, Graph, Node, Tensor, Unsupported
+from tensorc_dsl.graph.aten.traced import Call, Growing, Name, Pair, Torch, Translator, Value
+from tensorc_dsl.graph.graph import DTYPES, RANDOM, REASON, Asked, Dims, Graph, Node, Tensor, Unsupported
 from tensorc_dsl.graph.onnx_file import NOT_IMPORTED
 
 _TABLES: Mapping[str, Translator] = {**pointwise.TABLE, **layers.TABLE, **along_axes.TABLE, **places.TABLE}
@@ -288,8 +288,7 @@ class _Reader:
         for k, a in enumerate(schema.arguments):
             value = node.args[k] if k < len(node.args) else node.kwargs.get(a.name, a.default_value)
             given[a.name], metas[a.name] = self._argument(value), value
-        read = Asked(given)
-        call = Call(self.made, node, read, metas)
+        call = Call(self.made, node, given, metas)
         if complex_numbers.is_complex(call):
             if name not in COMPLEX:
                 raise Unsupported("complex numbers" if name in TARGETS else _UNKNOWN)
@@ -297,7 +296,8 @@ class _Reader:
         if name not in TARGETS:
             is_random = self.made.torch.Tag.nondeterministic_seeded in node.target.tags
             raise Unsupported(_REASONS.get(name, RANDOM if is_random else _UNKNOWN))
-        made = TARGETS[name](call)
+        read = Asked(given)
+        made = TARGETS[name](replace(call, given=read))
         ignored = [
             a.name
             for a in schema.arguments

@@ -20,6 +20,7 @@ from tensorc_dsl.base.diagnostic import TschedError
 from tensorc_dsl.base.source import Source
 from tensorc_dsl.faces.api.models import import_onnx, load_model
 from tensorc_dsl.faces.cli.main import main
+from tensorc_dsl.graph.importing import _EXPANSIONS, _WRITERS, TABLE  # pyright: ignore[reportPrivateUsage]
 from tensorc_dsl.graph.onnx_file import read_onnx
 from tensorc_dsl.graph.weights import mapped_weights, weights_parts
 from tensorc_dsl.syntax.fmt import format_text
@@ -371,6 +372,70 @@ def test_open_sizes_have_to_be_given(tmp_path: Path) -> None:
         written(cnn(), tmp_path, x=(1, 3, 17, 18))
     with pytest.raises(TschedError, match="does not fit the input `u`"):
         written(cnn(), tmp_path, x=(1, 3, 17, 17), u=(3,))
+
+
+def refusal_of(
+    node: onnx.NodeProto, inputs: dict[str, tuple[int, ...]], folder: Path, constants: list[TensorProto] | None = None
+) -> str:
+    """The reason why the only node of a model is refused."""
+    with pytest.raises(TschedError) as found:
+        written(model([node], [value(n, *shape) for n, shape in inputs.items()], list(node.output), constants), folder)
+    (d,) = found.value.diagnostics
+    assert d.code == "E0941"
+    return d.notes[0].text
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_an_attribute_that_its_translation_does_not_read_is_refused(
+    graph: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One that a translation forgets, and one that the operator does not have; those that say what is so anyway are not."""
+    leaky = helper.make_node("LeakyRelu", ["x"], ["y"], "leak", alpha=0.25)
+    if graph:
+        monkeypatch.setitem(_EXPANSIONS, "LeakyRelu", lambda _, out: out.emit("Relu", "x", to="y"))
+    else:
+        monkeypatch.setitem(_WRITERS, "LeakyRelu", TABLE["Relu"])
+    text = refusal_of(leaky, {"x": (3, 5)}, tmp_path)
+    assert text == "`leak` (LeakyRelu): `alpha=0.25`, which is not supported in this form of it"
+    usual = helper.make_node("LeakyRelu", ["x"], ["y"], alpha=0.01)
+    written(model([usual], [value("x", 3, 5)], ["y"]), tmp_path)
+    unknown = helper.make_node("Neg", ["x"], ["y"], "negative", slope=2)
+    assert "`slope=2`" in refusal_of(unknown, {"x": (3, 5)}, tmp_path)
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_an_input_that_its_translation_does_not_read_is_refused(
+    graph: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gemm = helper.make_node("Gemm", ["a", "b", "c"], ["y"], "product")
+    inputs = {"a": (3, 4), "b": (4, 5), "c": (5,)}
+    if graph:
+        monkeypatch.setitem(_EXPANSIONS, "Gemm", lambda _, out: out.emit("MatMul", "a", "b", to="y"))
+    else:
+        monkeypatch.setitem(_WRITERS, "Gemm", TABLE["MatMul"])
+    assert refusal_of(gemm, inputs, tmp_path) == "`product` (Gemm): its input 3 is not supported in this form of it"
+
+
+@pytest.mark.parametrize(
+    ("node", "inputs"),
+    [
+        (helper.make_node("Split", ["x"], ["y", "z"], axis=1, num_outputs=3), {"x": (2, 6)}),
+        (
+            helper.make_node("RNN", ["x", "w", "r"], ["y", "z"], hidden_size=3),
+            {"x": (4, 1, 3), "w": (1, 2, 3), "r": (1, 2, 2)},
+        ),
+    ],
+)
+def test_attributes_that_contradict_the_node_are_refused(
+    node: onnx.NodeProto, inputs: dict[str, tuple[int, ...]], tmp_path: Path
+) -> None:
+    assert f"({node.op_type})" in refusal_of(node, inputs, tmp_path)
+
+
+def test_a_kind_of_padding_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    pads = numpy_helper.from_array(np.array([1, 1]), "p")
+    node = helper.make_node("Pad", ["x", "p"], ["y"], mode="mirror")
+    assert "padding by `mirror`" in refusal_of(node, {"x": (5,)}, tmp_path, [pads])
 
 
 def test_every_node_that_is_not_supported_is_named(tmp_path: Path) -> None:

@@ -199,6 +199,7 @@ MOVEMENT = [
     Case("Split", [f32(7, 3)], {"num_outputs": 3}, outputs=3),
     Case("Pad", [f32(3, 4), ints(1, 0, 0, 2), single(1.5)], fixed=(1, 2)),
     Case("Pad", [f32(5, 6), ints(2, -1, 1, -1)], fixed=(1,)),
+    Case("Pad", [f32(4, 5), ints(1, 2), single(2.0), ints(1)], {"mode": "reflect"}, fixed=(1, 2, 3)),
     *(Case("Pad", [f32(4, 5), ints(2, 1, 3, 0)], {"mode": mode}, fixed=(1,)) for mode in ("reflect", "edge", "wrap")),
     Case("EyeLike", [f32(3, 5)], {"k": -1}),
     Case("EyeLike", [f32(3, 5)], {"k": 1, "dtype": TensorProto.INT64}),
@@ -254,6 +255,13 @@ RESIZES = [
              {"mode": "linear", "coordinate_transformation_mode": how}, fixed=(3,))
         for how in ("align_corners", "asymmetric", "pytorch_half_pixel", "half_pixel")
     ),
+    *(  # 5 elements by 1.5 are 7, whose corners are aligned
+        Case("Resize", [f32(1, 1, 4, 5), None, np.array([1, 1, 0.7, 1.5], np.float32)],
+             {"mode": mode, "coordinate_transformation_mode": "align_corners"}, fixed=(2,))
+        for mode in ("nearest", "linear", "cubic")
+    ),
+    Case("Resize", [f32(1, 1, 3, 5), f32(8), np.array([1, 1, 2, 1.5], np.float32)],  # what other forms of it ask for
+         {"mode": "linear", "cubic_coeff_a": -0.5, "nearest_mode": "ceil", "extrapolation_value": 1.0}, fixed=(1, 2)),
     *(
         Case("Resize", [f32(1, 1, 4, 6), None, None, ints(1, 1, 7, 9)],
              {"nearest_mode": how, "coordinate_transformation_mode": "asymmetric"}, fixed=(3,))
@@ -339,6 +347,8 @@ RECURRENT = [
     recurrent("GRU", 3, linear_before_reset=1),
     recurrent("RNN", 1, activations=["Relu"]),
     Case("LSTM", [f32(4, 1, 3), f32(1, 8, 3), f32(1, 8, 2)], {"hidden_size": 2}),
+    Case("BatchNormalization", [f32(2, 3, 4), f32(3), f32(3), f32(3), positive(3)], {"momentum": 0.5}),
+    Case("Dropout", [f32(3, 4)], {"seed": 3}),
     Case(
         "GRU",
         [f32(4, 2, 3), f32(1, 6, 3), f32(1, 6, 2), None, np.array([4, 2], np.int32)],

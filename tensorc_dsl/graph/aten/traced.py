@@ -97,22 +97,6 @@ class Growing:
         return outputs
 
 
-class Asked(dict[str, Value]):
-    """The arguments of a call. `names` are those that its translator asks for: what it ignores may change the result."""
-
-    def __init__(self, given: Mapping[str, Value]) -> None:
-        super().__init__(given)
-        self.names: set[str] = set()
-
-    def __getitem__(self, name: str) -> Value:
-        self.names.add(name)
-        return super().__getitem__(name)
-
-    def get(self, name: str, default: Value = None) -> Value:
-        self.names.add(name)
-        return super().get(name, default)
-
-
 @frozen
 class Call:
     """A node of the trace, with its arguments by the names in the schema of its operator."""

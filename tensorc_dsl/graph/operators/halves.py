@@ -39,7 +39,8 @@ def in_single(writer: Writer, single: frozenset[str] = frozenset()) -> Writer:
         half = next((o.dtype for o in site.operands if o is not None and o.dtype in HALVES), None)
         if half is None:
             return writer(site)
-        made = writer(Site(site.node, tuple(None if o is None else _single(o) for o in site.operands)))
+        single_ones = tuple(None if o is None else _single(o) for o in site.operands)
+        made = writer(Site(site.node, single_ones, asked=site.asked))
         match made:
             case Viewed():
                 own = next((o.dtype for o in site.operands if o is not None and o.name == made.source), made.type.dtype)

@@ -123,6 +123,8 @@ class Site:
     _tables: dict[str, Array] = field(default_factory=dict[str, Array])
     stages: list[str] = field(default_factory=list[str])
     _finite: list[str] = field(default_factory=list[str])
+    asked: set[int] = field(default_factory=set[int])
+    """The numbers of the inputs that the translation asks for."""
 
     # --- what the node says ---
 
@@ -140,6 +142,7 @@ class Site:
 
     def optional(self, n: int) -> Operand | None:
         """The input of that number, or None."""
+        self.asked.add(n)
         return self.operands[n] if n < len(self.operands) else None
 
     def constant(self, n: int, what: str) -> Array | None:

@@ -30,10 +30,8 @@ def _reshape(site: Site) -> Lowered:
     x, asked = site.given(0), site.ints(1, "the shape")
     if asked is None:
         asked = site.attribute("shape", [])
-    shape = [
-        x.shape[k] if n == 0 and not site.attribute("allowzero", 0) and k < x.type.rank else n
-        for k, n in enumerate(asked)
-    ]
+    zero = site.attribute("allowzero", 0)
+    shape = [x.shape[k] if n == 0 and not zero and k < x.type.rank else n for k, n in enumerate(asked)]
     if shape.count(-1) == 1:
         rest = prod(n for n in shape if n != -1)
         if rest == 0:
@@ -234,7 +232,7 @@ def _split(site: Site) -> Lowered:
     if sizes is None:
         each = -(-size // count)
         sizes = [each] * (count - 1) + [size - each * (count - 1)]
-    if sum(sizes) != size or len(sizes) != count or min(sizes) < 0:
+    if sum(sizes) != size or {len(sizes), site.attribute("num_outputs", count)} != {count} or min(sizes) < 0:
         raise Unsupported(f"{size} elements in parts of {sizes}")
     names = indices(x.type.rank)
     site.parameter("X", x)
@@ -254,6 +252,9 @@ def _pad(site: Site) -> Lowered:
     x = site.given(0)
     mode = site.attribute("mode", "constant")
     pads, axes = site.ints(1, "the padding") or site.attribute("pads"), site.ints(3, "the axes")
+    fill, number = site.optional(2), site.attribute("value", 0)
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        raise Unsupported(f"padding by `{mode}`")
     rank = x.type.rank
     chosen = [axis_of(a, rank) for a in axes] if axes is not None else list(range(rank))
     if pads is None or len(pads) != 2 * len(chosen):
@@ -287,8 +288,7 @@ def _pad(site: Site) -> Lowered:
             source.append(f"{n - 1} - abs(({at}) % {period} - {n - 1})")
     value = place(site.parameter("X", x), source)
     if inside:
-        fill = site.optional(2)
-        text = literal(0 if fill is not None else site.attribute("value", 0), x.dtype)
+        text = literal(0 if fill is not None else number, x.dtype)
         if fill is not None:
             text = fill.scalar or place(site.parameter("V", fill), ["0"] * fill.type.rank)
         value = f"{value} if {' and '.join(inside)} else {text}"

@@ -143,7 +143,8 @@ def _layer(site: Site, gates: int) -> _Layer:
     direction = site.attribute("direction", "forward")
     width = x.shape[2]
     count = 2 if direction == "bidirectional" else 1
-    if (w.shape, r.shape) != ((count, gates * hidden, width), (count, gates * hidden, hidden)):
+    shapes = (count, gates * hidden, width), (count, gates * hidden, hidden)
+    if (w.shape, r.shape) != shapes or site.attribute("hidden_size", hidden) != hidden:
         raise Unsupported(f"weights {w.type} and {r.type}")
     if lengths is not None and lengths.value is not None and (lengths.value >= steps).all():
         lengths = None
