@@ -7,8 +7,9 @@ https://docs.pytorch.org/docs/stable/export.html
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from typing import Any, cast
 
@@ -79,7 +80,7 @@ def _exported(torch: Torch, module: Torch, name: str, example: Any) -> Torch:
             warnings.simplefilter("ignore")  # about how it traces
             program = torch.export.export(module, args, kwargs)
             # What changes tensors in place makes new ones instead.
-            if any(map(_changes, program.graph.nodes)):
+            if any(map(_changes, _nodes_of(program))):
                 program = program.run_decompositions({})
             return _with_known(torch, program)
     except MemoryError:
@@ -101,7 +102,7 @@ def _with_known(torch: Torch, program: Torch) -> Torch:
     every = torch.export.default_decompositions()
     failed: set[Torch] = set()
     for _ in range(_ROUNDS):
-        targets = {n.target for n in program.graph.nodes if n.op == "call_function"} - failed
+        targets = {n.target for n in _nodes_of(program) if n.op == "call_function"} - failed
         unknown = [t for t in targets if _name_of(t) and _name_of(t) not in TARGETS and _name_of(t) not in COMPLEX]
         chosen = {t: every[t] for t in unknown if t in every}
         # Operators that are written as others need no entry in the table.
@@ -115,6 +116,12 @@ def _with_known(torch: Torch, program: Torch) -> Torch:
             failed |= {t} if one is None else set()
         program = program if made is None else made
     return program
+
+
+def _nodes_of(program: Torch) -> Iterator[Torch]:
+    """The nodes of the trace, and those of branches and bodies in it."""
+    for module in program.graph_module.modules():
+        yield from module.graph.nodes
 
 
 def _decomposed(program: Torch, table: Mapping[Torch, Torch]) -> Torch | None:
@@ -174,7 +181,7 @@ class _Reader:
                 case "placeholder":
                     self.values[node.name] = self._placeholder(program, node, kinds[node.name], inputs)
                 case "get_attr":
-                    self.values[node.name] = self._attribute(program, node)
+                    self.values[node.name] = self._attribute(node, program.constants)
                 case "call_function":
                     self._call(node)
                 case "output":
@@ -193,10 +200,11 @@ class _Reader:
         inputs[node.name] = self.made.dtype(value.dtype), tuple(int(n) for n in value.shape)
         return Name(node.name)
 
-    def _attribute(self, program: Torch, node: Torch) -> Value:
-        found = program.constants.get(node.target)
-        found = getattr(program.graph_module, node.target) if found is None else found
-        return self.made.tensor(str(node.target), found) if isinstance(found, self.made.torch.Tensor) else None
+    def _attribute(self, node: Torch, constants: Mapping[str, Torch]) -> Value:
+        """A constant, or a module of the trace: a branch, or a body."""
+        found = constants.get(node.target)
+        found = getattr(node.graph.owning_module, node.target) if found is None else found
+        return self.made.tensor(str(node.target), found) if isinstance(found, self.made.torch.Tensor) else found
 
     def _outputs(self, program: Torch, node: Torch) -> list[Name]:
         """The outputs of the module; a trace that also changes what the module keeps has further ones."""
@@ -278,7 +286,9 @@ class _Reader:
     def _translated(self, node: Torch) -> Value:
         name = _name_of(node.target)
         if not name:
-            raise Unsupported(_UNKNOWN)
+            if str(node.target) not in _CONTROL:
+                raise Unsupported(_UNKNOWN)
+            return _CONTROL[str(node.target)](self, *map(self._argument, node.args))
         schema = node.target._schema
         if not node.all_input_nodes and self.made.torch.Tag.nondeterministic_seeded not in node.target.tags:
             made = node.target(*node.args, **node.kwargs)
@@ -307,7 +317,95 @@ class _Reader:
         call.refuse_unless(not ignored, f"this form of it, with `{'` and `'.join(ignored)}`, is not supported")
         return made
 
+    # --- modules of the trace ---
+
+    def inside(self, module: Torch, given: Sequence[Value]) -> list[Value]:
+        """The outputs of a module for these inputs. Its nodes are added."""
+        outer, self.values = self.values, {}
+        inputs = iter(given)
+        outputs: Value = None
+        try:
+            for node in module.graph.nodes:
+                match node.op:
+                    case "placeholder":
+                        self.values[node.name] = next(inputs)
+                    case "get_attr":
+                        self.values[node.name] = self._attribute(node, {})
+                    case "output":
+                        outputs = self._argument(node.args[0])
+                    case _:
+                        self._call(node)
+        finally:
+            self.values = outer
+        return cast("list[Value]", outputs) if isinstance(outputs, list) else [outputs]
+
+    def graph_of(self, make: Callable[[], Sequence[Value]], inputs: Sequence[str] = ()) -> Graph:
+        """A branch or a body with the nodes that `make` adds, whose outputs are what it returns."""
+        outer, self.made.nodes = self.made.nodes, []
+        try:
+            outputs = tuple(map(self.name_of, make()))
+            return Graph(self.made.place, dict.fromkeys(inputs, ("", ())), outputs, self.made.nodes)
+        finally:
+            self.made.nodes = outer
+
+    def name_of(self, value: Value) -> Name:
+        """The name of a value that control flow takes or makes: a tensor, or a number, which is a constant."""
+        if isinstance(value, Pair):
+            raise Unsupported("complex numbers: take and return `torch.view_as_real` of them")
+        return value if isinstance(value, Name) else self.made.constant(np.asarray(value))
+
     def _argument(self, value: Any) -> Value:
         if isinstance(value, list | tuple):
             return [self._argument(v) for v in cast("Sequence[Any]", value)]
         return self.values[value.name] if hasattr(value, "all_input_nodes") else value
+
+
+# --- control flow ------------------------------------------------------------------------------------------------------
+
+
+def _branch(reader: _Reader, condition: Value, first: Torch, second: Torch, given: Sequence[Value] = ()) -> Value:
+    """`torch.cond`."""
+    place, graphs = reader.made.place, [reader.graph_of(partial(reader.inside, m, given)) for m in (first, second)]
+    reader.made.place = place
+    return reader.made.emit(
+        "If", [reader.name_of(condition)], len(graphs[0].outputs), then_branch=graphs[0], else_branch=graphs[1]
+    )
+
+
+def _loop(reader: _Reader, goes_on: Torch, body: Torch, states: Sequence[Value], given: Sequence[Value]) -> Value:
+    """`while_loop`."""
+    place, carried = reader.made.place, [reader.name_of(s) for s in states]
+    (going,) = reader.inside(goes_on, [*carried, *given])
+    names = [Name(reader.made.fresh("state")) for _ in carried]
+
+    def step() -> list[Value]:
+        ends = reader.inside(body, [*names, *given])
+        return [*reader.inside(goes_on, [*ends, *given]), *ends]
+
+    inputs = [reader.made.fresh("step"), reader.made.fresh("going"), *names]
+    whole = reader.graph_of(step, inputs)
+    reader.made.place = place
+    return reader.made.emit("Loop", [None, reader.name_of(going), *carried], len(carried), body=whole)
+
+
+def _without_gradients(reader: _Reader, _: bool, module: Torch, *given: Value) -> Value:
+    """A block with `torch.no_grad()`."""
+    return reader.inside(module, given)
+
+
+def _in_own_types(
+    reader: _Reader, _device: str, _dtype: Value, enabled: bool, _cache: Value, module: Torch, *given: Value
+) -> Value:
+    """A block with `torch.autocast(…, enabled=False)`."""
+    if enabled:
+        raise Unsupported("`torch.autocast`: export the module with the types that it shall have")
+    return reader.inside(module, given)
+
+
+_CONTROL: Mapping[str, Callable[..., Value]] = {
+    "cond": _branch,
+    "while_loop": _loop,
+    "wrap_with_set_grad_enabled": _without_gradients,
+    "wrap_with_autocast": _in_own_types,
+}
+"""What calls modules of the trace, by its name in `torch.ops.higher_order`."""

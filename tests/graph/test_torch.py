@@ -573,6 +573,62 @@ def test_complex_outputs_and_places_in_uneven_windows_are_refused() -> None:
     assert "return `torch.view_as_real` of them" in told and "places in windows that differ in size" in told
 
 
+def control(torch: Torch) -> dict[str, Callable[[Torch], Torch]]:
+    """Functions with branches, loops and blocks of their own."""
+    repeated = import_module("torch._higher_order_ops.while_loop").while_loop
+
+    def inner(y: Torch) -> Torch:
+        return torch.cond(y[0, 1] > 0, lambda z: z * 2, torch.exp, (y,))
+
+    def block(x: Torch) -> Torch:
+        with torch.no_grad():
+            y = x.clone()
+            y[0] = 1.0
+        with torch.autocast("cpu", enabled=False):
+            return y @ x.mT
+
+    return {
+        "branches": lambda x: torch.cond(x.sum() > 0, inner, lambda y: y.cumsum(1), (x,)) + x,
+        "steps": lambda x: repeated(lambda n, _: n < 4, lambda n, y: (n + 1, y.sin() + n), (torch.tensor(0), x))[1],
+        "blocks": block,
+    }
+
+
+@needs_torch
+@pytest.mark.parametrize("name", ["branches", "steps", "blocks"])
+def test_branches_and_loops_are_as_in_pytorch(name: str, tmp_path: Path) -> None:
+    """Both signs of what decides: the branches are chosen when the model runs."""
+    torch = torch_()
+    function = control(torch)[name]
+
+    class Module(torch.nn.Module):
+        def forward(self, x: Torch) -> Torch:
+            return function(x)
+
+    module = Module().eval()
+    x = torch.tensor([[0.3, 0.7, -0.2, 0.4, 1.1], [0.2, -0.4, 0.5, 0.1, 0.6], [0.9, 0.8, -0.1, 0.3, 0.2]])
+    text, weights = written(import_graph(read_torch(module, x), {}, {}), "net", "net", "net.safetensors")
+    file = load_source(Source.of(text.encode(), "net.tsched"))
+    for given in (x, -x, x * torch.tensor([1.0, -0.1, 1.0, 1.0, 1.0])):
+        (made,) = by_reference(file, weights, [given.numpy()])
+        np.testing.assert_allclose(made, module(given).numpy(), rtol=1e-4, atol=1e-5)
+
+
+@needs_torch
+def test_a_loop_that_data_ends_is_refused(tmp_path: Path) -> None:
+    torch = torch_()
+    repeated = import_module("torch._higher_order_ops.while_loop").while_loop
+
+    class Module(torch.nn.Module):
+        def forward(self, x: Torch) -> Torch:
+            return repeated(lambda y: y.sum() < 5, lambda y: (y.abs() + 0.1,), (x,))[0]
+
+    with pytest.raises(TschedError) as caught:
+        tensorc_dsl.from_torch(Module().eval(), torch.rand(3, 5), tmp_path / "net.tsched")
+    (found,) = caught.value.diagnostics
+    assert found.code == "E0941" and "the number of its steps depends on data" in found.notes[0].text
+
+
 @needs_torch
 def test_what_changes_in_place_is_read_as_changed() -> None:
     """By whatever name: a part that is written into, a view of a view, and what was read before."""
