@@ -491,7 +491,7 @@ _MOVES = ("Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice", "
 """Operators whose result has elements of their first input."""
 
 _FOREIGN: Mapping[str, str] = {
-    "ai.onnx.ml": "operators of trees, of vectors in dictionaries and of strings are not supported: export the network alone",
+    "ai.onnx.ml": "operators of this domain, as of trees and strings, are not supported: export the network alone",
     **dict.fromkeys(
         ("ai.onnx.preview.training", "ai.onnx.training"), "training is not supported: export the model for inference"
     ),

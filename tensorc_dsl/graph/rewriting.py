@@ -317,7 +317,7 @@ def _attention(view: _View, node: Node) -> Node | None:
             places.append(len(inputs) if name else -1)
             inputs += [name] if name else []
         steps.append((op, tuple(places)))
-    form = AttentionForm(q.order, k.order, v.order, (), tuple(steps), axis)
+    form = AttentionForm(q.order, k.order, v.order, (), tuple(steps), axis, len(q.scales) + len(k.scales))
     return Node(ATTENTION, tuple(inputs), node.outputs, {"form": form}, node.place)
 
 

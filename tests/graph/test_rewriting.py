@@ -273,6 +273,22 @@ def test_what_differs_is_left_as_it_is(nodes: list[NodeProto], constants: dict[s
     np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_queries_that_are_scaled_by_several_numbers_are_refused(tmp_path: Path) -> None:
+    """They are a factor for each place in a head, and not of the scores."""
+    nodes = [
+        node("Shape", ["x"], ["shape"]),
+        node("Cast", ["shape"], ["factors"], to=onnx.TensorProto.FLOAT),
+        node("Div", ["x", "factors"], ["q"]),
+        node("Transpose", ["x"], ["k"], perm=[0, 2, 1]),
+        node("MatMul", ["q", "k"], ["s"]),
+        node("Softmax", ["s"], ["p"]),
+        node("MatMul", ["p", "x"], ["y"]),
+    ]
+    with pytest.raises(TschedError) as found:
+        checked(model(nodes, f32(2, 3, 3), {}), tmp_path)
+    assert "scaled by several numbers" in found.value.diagnostics[0].notes[0].text
+
+
 def test_a_softmax_that_a_mask_moves_from_the_last_axis_is_refused(tmp_path: Path) -> None:
     nodes = [
         node("Transpose", ["x"], ["t"], perm=[0, 2, 1]), node("MatMul", ["x", "t"], ["s"]),

@@ -273,7 +273,8 @@ class AttentionForm:
 
     The first operand then has the axes …, query, number; the second …, number, key; the third …, key, output; the result
     …, query, output. `changes` are what is done to the scores before the softmax, which is along `axis`: operators, with the
-    numbers of their inputs among those of the node, and -1 for the scores. They may stretch the scores.
+    numbers of their inputs among those of the node, and -1 for the scores. They may stretch the scores. The first `scales` of
+    them are of a factor of the scores, which only a number commutes with.
     """
 
     q: tuple[int, ...]
@@ -282,6 +283,7 @@ class AttentionForm:
     result: tuple[int, ...]
     changes: tuple[tuple[str, tuple[int, ...]], ...]
     axis: int
+    scales: int = 0
 
 
 _CHANGES = {"Tanh": "tanh({})", "Mul": "{} * {}", "Add": "{} + {}", "Div": "{} / {}", "Where": "{1} if {0} else {2}"}
@@ -296,6 +298,9 @@ def attention(site: Site) -> Lowered:
     q, k, v = (tuple(site.given(n).shape[a] for a in order) for n, order in enumerate(orders))
     if min(map(len, (q, k, v))) < 2 or q[-1] != k[-2]:
         raise Unsupported(f"a product of {', '.join(str(site.given(n).type) for n in range(3))}")
+    numbers = [site.given(n) for _, inputs in form.changes[: form.scales] for n in inputs if n >= 0]
+    if any(o.type.size != 1 for o in numbers):
+        raise Unsupported("queries or keys that are scaled by several numbers, which are computed from shapes")
     others = [site.given(n).shape for n in range(3, len(site.operands))]
     held = broadcast([(*broadcast([q[:-2], k[:-2]]), q[-2], k[-1]), *others])
     if form.axis % len(held) != len(held) - 1:
