@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from tensorc_dsl.ir.expr import Dim
 from tensorc_dsl.ir.sizes import Sizes
 from tensorc_dsl.proof.equivalence.validate import Valid
 from tensorc_dsl.reference.work import Sizing, sizing
+from tensorc_dsl.schedule.trace.distribution import Decision
 from tensorc_dsl.schedule.trace.trace import Trace
 from tensorc_dsl.tuning.records.database import Database
 from tensorc_dsl.tuning.records.trial import Trial
@@ -22,6 +23,7 @@ from tensorc_dsl.tuning.search.dispatch import WORTH, Candidate, grid_of, leaves
 from tensorc_dsl.tuning.search.expansion import FromText
 from tensorc_dsl.tuning.search.gp import Array
 from tensorc_dsl.tuning.search.options import Objective
+from tests.search.landscape import DOES_NOT_FIT
 
 TEXT = """
 compute matmul(A: f32[M, K], B: f32[K, N]) -> C: f32[M, N] {
@@ -152,6 +154,22 @@ def test_neighbours_part_where_the_rounds_of_tiles_say(task: Task) -> None:
     assert made is not None
     assert [c.sizes for c in made.trace.program.cases] == [((1, 1),), ((2, 3),), ((4, 64),)]
     assert made.within < 0.05
+
+
+@pytest.mark.corpus
+def test_steps_that_apply_to_no_number_have_the_next_size_too(task: Task) -> None:
+    """A case of one row is a number, and its loop is none: steps that name it apply to one row or two."""
+    found, expand = Sizing((), sizing(task.program).timed, (0.25,) * 4), from_text(task)
+    every = [candidate(task, 1, (1.0, 40.0, 90.0, 300.0)), candidate(task, 8, (9.0, 6.0, 10.0, 40.0))]
+
+    def applying(text: str, decisions: Mapping[str, Decision]) -> Trace:
+        if "  1 => {" in text:
+            raise DOES_NOT_FIT(task.program)
+        return expand(text, decisions)
+
+    made = selected(task.program, found, every, 4, applying, unmodelled)
+    assert made is not None and task.verify(made.trace) == Valid()
+    assert [c.sizes for c in made.trace.program.cases] == [((1, 2),), ((3, 64),)]
 
 
 @pytest.mark.corpus

@@ -231,6 +231,11 @@ def selected(
             if alone := _applying(names, str(low), every[:1], expand):
                 cases[str(low)] = alone
         lines = _applying(names, sizes, every, expand)
+        if lines is None and len(names) == 1 and leaf is not tree[-1]:
+            here, beyond = (x.box[axes[0]] for x in (leaf, tree[tree.index(leaf) + 1]))
+            if wider := _with_next(dims[names[0]], here, beyond, ends[names[0]]):
+                sizes = wider
+                lines = _applying(names, sizes, every, expand)
         if lines is None:
             return None
         cases[", ".join("_" for _ in names) if leaf is tree[-1] else sizes] = lines
@@ -278,6 +283,21 @@ def _range_in(dim: Dim, places: tuple[int, int], ends: Sequence[int]) -> str:
     if first == 0 and last == len(ends):
         return "_"
     return format_range((ends[first - 1] + 1 if first else dim.low, ends[last] if last < len(ends) else dim.high))
+
+
+def _with_next(dim: Dim, here: tuple[int, int], beyond: tuple[int, int], ends: list[int]) -> str | None:
+    """The only size of a case, and the next one, which was of the case beyond; `ends` say so then. None if the case has
+    others, or that one has no more.
+
+    Steps that were made for an open size may name a loop that a number makes one of a single round, which is none.
+    """
+    first, last = here
+    if ends[last] != (ends[first - 1] + 1 if first else dim.low):
+        return None
+    if ends[last] + 1 >= (ends[beyond[1]] if beyond[1] < len(ends) else dim.high or math.inf):
+        return None
+    ends[last] += 1
+    return _range_in(dim, here, ends)
 
 
 def _applying(names: Sequence[str], sizes: str, traces: Sequence[Trace], expand: FromText) -> Sequence[str] | None:
