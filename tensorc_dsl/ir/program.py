@@ -359,15 +359,16 @@ class Program:
 def walk(stmts: tuple[Stmt, ...]) -> Sequence[tuple[tuple[For, ...], Stmt]]:
     """Every statement in text order, with the loops around it, outermost first."""
     found: list[tuple[tuple[For, ...], Stmt]] = []
-
-    def go(body: tuple[Stmt, ...], around: tuple[For, ...]) -> None:
-        for s in body:
-            found.append((around, s))
-            if isinstance(s, For):
-                go(s.body, (*around, s))
-
-    go(stmts, ())
+    _walk(stmts, (), found)
     return found
+
+
+# No function inside of `walk`: one that calls itself is a cycle, which would hold each list until garbage is collected.
+def _walk(body: tuple[Stmt, ...], around: tuple[For, ...], found: list[tuple[tuple[For, ...], Stmt]]) -> None:
+    for s in body:
+        found.append((around, s))
+        if isinstance(s, For):
+            _walk(s.body, (*around, s), found)
 
 
 def blocks(program: Program) -> tuple[Block, ...]:
