@@ -6,24 +6,39 @@ ends: lists are finite, loops run over lists, a module cannot reach itself, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import assert_never, cast
 
 from tensorc_dsl.base.diagnostic import TschedError, render
 from tensorc_dsl.base.frozen import frozen
 from tensorc_dsl.base.source import Span
 from tensorc_dsl.check.spaces import subject_of
+from tensorc_dsl.check.vocabulary import FUNCTIONS
 from tensorc_dsl.interp import problems
 from tensorc_dsl.interp.arguments import elements
 from tensorc_dsl.interp.calls import Calls
-from tensorc_dsl.interp.evaluate import Env, ProgramRef, Scalar, Value, bare, evaluate, kind_of, plain, truth
+from tensorc_dsl.interp.evaluate import (
+    MAX_STEPS,
+    Drawn,
+    Env,
+    ProgramRef,
+    Scalar,
+    Value,
+    bare,
+    evaluate,
+    kind_of,
+    plain,
+    truth,
+)
 from tensorc_dsl.interp.problems import fail
 from tensorc_dsl.interp.record import Attempt, recorded_branch
 from tensorc_dsl.ir.cases import box_of, common, divided, hull, narrowed, no_case, occurs, whole, without
 from tensorc_dsl.ir.graph import Graph
+from tensorc_dsl.ir.identity import by_first, by_identity
 from tensorc_dsl.ir.program import Block, Case, Program, blocks, has_block, walk
 from tensorc_dsl.ir.target import Target
 from tensorc_dsl.schedule.copies import require_kernels_apart
+from tensorc_dsl.schedule.primitives import ALL_STEPS
 from tensorc_dsl.schedule.step import (
     BlockRef,
     BufferRef,
@@ -39,6 +54,7 @@ from tensorc_dsl.schedule.trace.draws.choices import Branch
 from tensorc_dsl.schedule.trace.trace import Decider, Draw, Refused, Site, Trace, Undecided, shown
 from tensorc_dsl.syntax import tree
 from tensorc_dsl.syntax.format import case_head
+from tensorc_dsl.syntax.traversal import walk as walk_tree
 
 _OF_DECISIONS = (problems.ILLEGAL, problems.NOT_WITHIN)
 """Refusals of a decision, not of a step: outside of its draw's support, or not `within` the limits of a rule."""
@@ -53,6 +69,8 @@ class Expansion(Calls):
         super().__init__(program, target, modules)
         self.decide = decide
         self.refused: list[Refused] = []
+        self._lists = program, _lists(program, target)
+        """The lists of the program that one was last computed for."""
         self.weights: Mapping[str, Weights] = {}
         """Other weights for values of draws, by the names of these."""
 
@@ -203,7 +221,31 @@ class Expansion(Calls):
                 env |= {item.name: part for item, part in zip(items, parts, strict=True) if item.name != "_"}
 
     def for_list(self, loop: tree.ForList, env: Env) -> Value:
-        """The list of the values that the rounds yield."""
+        """The list of the values that the rounds yield.
+
+        That of a loop which only computes is kept with the program: the candidates of a search compute most lists anew, such
+        as the tiles that fit the registers, from the same program and the same values.
+        """
+        names = _inputs(loop)
+        if names is None:
+            return self.rounds(loop, env)
+        if self._lists[0] is not self.program:
+            self._lists = self.program, _lists(self.program, self.target)
+        kept, budget = self._lists[1], self.budget
+        key = (id(loop), budget.depth, *[_exact(env[n]) if n in env else _Absent for n in names])
+        found = kept.get(key)
+        if found is not None and budget.steps + found.steps <= MAX_STEPS:
+            budget.steps += found.steps
+            return found.value
+        before = budget.steps
+        value = self.rounds(loop, env)
+        if len(kept) >= MOST_LISTS:
+            kept.clear()
+        kept[key] = _List(loop, value, budget.steps - before)
+        return value
+
+    def rounds(self, loop: tree.ForList, env: Env) -> Value:
+        """The values that the rounds of the loop yield."""
         listed = evaluate(loop.source, env, self)
         source = elements(listed)
         if source is None:
@@ -318,6 +360,70 @@ class Expansion(Calls):
         return chosen
 
 
+# Lists that loops compute, which are kept with the program.
+
+
+MOST_LISTS = 1024
+"""Lists that are kept for each of the latest programs."""
+
+
+@frozen
+class _List:
+    """What a loop yielded, in so many steps. The loop is kept alive, by whose identity it is found."""
+
+    loop: tree.ForList
+    value: Value
+    steps: int
+
+
+@by_first(256)
+def _lists(_program: Program, _target: Target) -> dict[Hashable, _List]:
+    """The lists by the loop, its depth and its inputs."""
+    return {}
+
+
+class _Absent:
+    """Stands for a name without a value."""
+
+
+@by_identity(1024)
+def _inputs(loop: tree.ForList) -> tuple[str, ...] | None:
+    """The names that occur in a loop which only computes; None if it may do more, or depend on the loops around it."""
+    nodes = [*walk_tree(loop)]
+    outside = [*walk_tree(loop.source)]
+    if not all(map(_only_computes, nodes)) or any(isinstance(n, tree.Name) and n.id == "so_far" for n in outside):
+        return None
+    return tuple(dict.fromkeys(str(n.id) for n in nodes if isinstance(n, tree.Name)))
+
+
+def _only_computes(node: object) -> bool:
+    """Whether a node has no effect, and depends on the program, the target and the values of its names alone."""
+    match node:
+        case tree.DrawStmt() | tree.Either() | tree.Maybe() | tree.Try() | tree.Select() | tree.Lambda():
+            return False  # what `...` stands for in a lambda depends on all names that are in scope
+        case tree.CallExpr(function=tree.Name(id=name), kwargs=kwargs):
+            return name in FUNCTIONS and name not in ALL_STEPS and not kwargs
+        case tree.CallExpr(function=function):
+            return isinstance(function, tree.Attribute)  # a query, or a method of a value
+        case _:
+            return True
+
+
+def _exact(value: Value) -> Hashable:
+    """Equal for values with which everything computes the same: true is not 1, and -0.0 not 0.0."""
+    kind = type(value)
+    if kind is int or kind is str or kind in _NAMED:
+        return cast("Hashable", value)
+    if isinstance(value, tuple):
+        return tuple([_exact(v) for v in value])
+    if isinstance(value, Drawn):
+        return Drawn, _exact(value.value), value.code, value.draws, value.tight
+    return kind, repr(value)
+
+
+_NAMED = frozenset((LoopRef, BlockRef, BufferRef, NodeRef, ProgramRef, Target))
+
+
 # An expansion that keeps the program after each statement, and where in the text each draw stands.
 
 
@@ -379,6 +485,10 @@ class Watched(Expansion):
     def _hurry(self) -> None:
         if self._is_late():
             raise Late
+
+    def for_list(self, loop: tree.ForList, env: Env) -> Value:
+        """As in every expansion; each round is run, and seen."""
+        return self.rounds(loop, env)
 
     def attempt(self, act: Callable[[], None], passing: Sequence[Refusal[...]]) -> ScheduleRefusal | None:
         """As in every expansion; what is undone is not kept, either."""
