@@ -1,7 +1,8 @@
-"""`feasible` against brute force, and the work of a question as kernels of GPUs ask it."""
+"""`feasible` and `extremes` against brute force, and the work of a question as kernels of GPUs ask it."""
 
 from __future__ import annotations
 
+from functools import partial, reduce
 from itertools import product
 
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 
 from tensorc_dsl.ir.dtypes import I32
 from tensorc_dsl.ir.expr import Binary, Compare, Dim, Expr, Load, Logic, Not, Var, index
-from tensorc_dsl.proof.sets import isl
-from tensorc_dsl.proof.sets.sets import NotAffine, feasible
+from tensorc_dsl.proof.sets import isl, sets
+from tensorc_dsl.proof.sets.sets import NotAffine, extremes, feasible
 from tests.affine.test_simplify import value
 from tests.examples import examples
 
@@ -44,6 +45,46 @@ def test_feasible_is_what_brute_force_finds(given_: list[Expr]) -> None:
     points = (dict(zip(EXTENTS, p, strict=True)) for p in product(*map(range, EXTENTS.values())))
     wanted = any(all(value(c, p) for c in given_) for p in points)
     assert feasible({v: index(e) for v, e in EXTENTS.items()}, given_) == wanted
+
+
+@settings(max_examples=examples(60))
+@given(terms(), st.lists(conditions(), max_size=3))
+def test_extremes_are_what_brute_force_finds(e: Expr, given_: list[Expr]) -> None:
+    points = (dict(zip(EXTENTS, p, strict=True)) for p in product(*map(range, EXTENTS.values())))
+    found = [value(e, p) for p in points if all(value(c, p) for c in given_)]
+    wanted = (min(found), max(found)) if found else None
+    assert extremes(e, {v: (0, n - 1) for v, n in EXTENTS.items()}, given_) == wanted
+
+
+def sums() -> st.SearchStrategy[Expr]:
+    """Sums of multiples of some variables, which may cancel."""
+    term = st.builds(lambda v, c: Binary("*", Var(v), index(c)), st.sampled_from(list(EXTENTS)), st.integers(-3, 3))
+    return st.lists(term, min_size=1, max_size=4).map(lambda ts: reduce(partial(Binary, "+"), ts, index(1)))
+
+
+@settings(max_examples=examples(200))
+@given(sums(), st.lists(st.builds(Compare, st.sampled_from(COMPARISONS), sums(), sums()), max_size=3))
+def test_extremes_of_sums_are_what_brute_force_finds(e: Expr, given_: list[Expr]) -> None:
+    points = (dict(zip(EXTENTS, p, strict=True)) for p in product(*map(range, EXTENTS.values())))
+    found = [value(e, p) for p in points if all(value(c, p) for c in given_)]
+    wanted = (min(found), max(found)) if found else None
+    assert extremes(e, {v: (0, n - 1) for v, n in EXTENTS.items()}, given_) == wanted
+
+
+def test_guards_that_say_nothing_of_a_sum_are_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Expr] = []
+    monkeypatch.setattr(sets, "_extremes", lambda e, *_: asked.append(e))
+    i, j, k = map(Var, "ijk")
+    block = Binary("*", j, index(8))
+    own = Binary("-", Binary("+", block, i), block)
+    ranges = {"i": (0, 7), "j": (0, 4), "k": (1, 5)}
+    assert extremes(own, ranges, [Compare("<", Binary("+", block, k), index(37))]) == (0, 7)
+    assert not asked
+    # One that does, or does by way of another, or may hold nowhere, is.
+    extremes(own, ranges, [Compare("<", Binary("+", block, i), index(37))])
+    extremes(own, ranges, [Compare("<", i, k), Compare("<", k, j)])
+    extremes(own, ranges, [Compare("<", Binary("+", k, j), index(1))])
+    assert len(asked) == 3
 
 
 def test_a_quotient_of_an_open_size_is_known_for_all_sizes() -> None:

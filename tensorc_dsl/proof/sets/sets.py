@@ -41,7 +41,18 @@ from tensorc_dsl.ir.program import Block, For
 from tensorc_dsl.ir.sizes import conditions_of
 from tensorc_dsl.proof.sets import isl
 from tensorc_dsl.proof.sets.encodings import QUOTIENTS_BY_NUMBERS, encoded
-from tensorc_dsl.proof.sets.linear_forms import FALSE, TRUE, Context, Linear, Ranges, comparison, difference
+from tensorc_dsl.proof.sets.linear_forms import (
+    FALSE,
+    OPEN,
+    TRUE,
+    Context,
+    Linear,
+    Ranges,
+    comparison,
+    difference,
+    linear,
+    to_expr,
+)
 from tensorc_dsl.proof.sets.simplify import bounds, conjuncts, ranges_below, simplify, simplify_where
 
 # Integer sets of linear conditions, made row by row: isl takes several times as long to read the same set as text.
@@ -378,17 +389,49 @@ def _have_solution(variables: Sequence[str], conditions: list[Expr]) -> bool:
     return not (points(variables, conditions) if rows is None else rows).is_empty()
 
 
+_Limits = tuple[tuple[str, int | None, int | None], ...]
+"""Variables with the least and the greatest of their values, as far as these are known."""
+
+
 def extremes(e: Expr, ranges: Ranges, given: Sequence[Expr] = ()) -> tuple[int, int] | None:
     """The least and the greatest value of an index expression over the ranges of its variables and of open dimensions, where
     `given` holds as far as it is affine. None if the expression is not affine, or not known to have both.
+
+    Most guards say nothing of the expression: they are left out, and intervals are exact for a sum of variables.
     """
     kept = affine_only(given)
-    names = sorted(free_vars(e).union(*map(free_vars, kept)))
-    return _extremes(e, tuple((n, *ranges.get(n, (None, None))) for n in names), kept)
+    limits = _limits(e, ranges, kept)
+    lows = {n: index(low) for n, low, high in limits if low is not None and high is not None and low <= high}
+    if len(lows) == len(limits) and not _dims_of((e, *kept)):
+        context = Context(ranges)
+        form = linear(e, context)
+        bearing = _bearing(form, kept)
+        apart = (c for c in kept if c not in bearing)
+        if all(isinstance(a, str) for a in form.terms) and all(
+            simplify(substitute(c, lows), {}) == TRUE for c in apart
+        ):
+            low, high = context.range_of(form)
+            if not bearing and low is not None and high is not None:
+                return low, high
+            e, kept = to_expr(form), bearing
+            limits = _limits(e, ranges, kept)
+    return _extremes(e, limits, kept)
 
 
-_Limits = tuple[tuple[str, int | None, int | None], ...]
-"""Variables with the least and the greatest of their values, as far as these are known."""
+def _limits(e: Expr, ranges: Ranges, given: tuple[Expr, ...]) -> _Limits:
+    names = sorted(free_vars(e).union(*map(free_vars, given)))
+    return tuple((n, *ranges.get(n, OPEN)) for n in names)
+
+
+def _bearing(form: Linear, conditions: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The conditions whose variables, by way of each other, depend on those of a sum."""
+    reached: set[object] = set(form.terms)
+    while True:
+        found = [c for c in conditions if not reached.isdisjoint(free_vars(c))]
+        more = reached.union(*map(free_vars, found))
+        if more == reached:
+            return tuple(found)
+        reached = more
 
 
 @lru_cache(maxsize=4096)
@@ -403,12 +446,15 @@ def _extremes(e: Expr, limits: _Limits, given: tuple[Expr, ...]) -> tuple[int, i
     every = [*terms.exprs, *terms.conditions]
     names = sorted(frozenset[str]().union(*map(free_vars, every)) - {value.name})
     # Callers' names may be unreadable for isl.
-    plain: dict[str, Expr] = {n: Var(f"x{k}") for k, n in enumerate(names)}
+    plain_names = [f"x{k}" for k in range(len(names))]
+    plain: dict[str, Expr] = {n: Var(x) for n, x in zip(names, plain_names, strict=True)}
+    asked = [substitute(c, plain) for c in every]
     try:
-        found = points([value.name, *(f"x{k}" for k in range(len(names)))], [substitute(c, plain) for c in every])
+        # Its names are sorted: the value comes first.
+        rows = None if dims else linear_set(asked)
+        found = points([value.name, *plain_names], asked).project_out_all_params() if rows is None else rows.to_set()
     except NotAffine:
         return None
-    found = found.project_out_all_params()
     least, most = found.dim_min_val(0), found.dim_max_val(0)
     return (least.to_python(), most.to_python()) if least.is_int() and most.is_int() else None
 
