@@ -5,8 +5,9 @@ Both sets of sizes range from the smallest size to the *top*: the largest size o
 more than `COST`, the dimension with the widest range is halved. Checked are both ends and three primes between them, at equal
 steps of the logarithm; several dimensions take them in turns. Timed are the sizes that the task gives, `M=1..4096 at
 [1, 16, 128]`; else three, at a third, two thirds and the end of the way to the top, or as many as the task gives for
-another dimension. The task's time is the mean of the times, weighted by the inverse of the work, so every size counts
-alike: the mean work by the mean time, weighted in the same way, is the harmonic mean of the rates.
+another dimension. The task's time is the mean of the times, weighted by how often sizes occur, or by the inverse of the work
+where that is not said: the mean work by the mean time, weighted in the same way, is then the harmonic mean of the rates. What
+a search makes small there is another mean, in which the smallest size is not all that counts (`tuning.search.options`).
 """
 
 from __future__ import annotations

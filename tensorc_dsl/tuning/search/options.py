@@ -14,8 +14,8 @@ LAST_SEED = 2**63 - 1
 
 
 Objective = Literal["mean", "worst"]
-"""What is made small over open sizes: the mean time of a call, or the most that any size takes longer than the best kernel of
-its own that was tried."""
+"""What is made small over open sizes. `mean`: the mean time of a call, if the task says how often sizes occur; else how many
+times longer than the best kernel of its own that was tried a size takes, in the mean. `worst`: the most that any takes."""
 
 
 class SearchChanges(TypedDict, total=False):
@@ -38,11 +38,11 @@ class SearchOptions:
 
     It ends after so many trials or, where there is a `budget`, so many seconds, or, where `until` is 0.02, once the strategy
     states a regret of 2 % or less twice running. With open sizes, up to so many `kernels` for ranges of a size are joined to
-    one that selects among them, after the last trial; the `objective` is the mean time over the sizes, or the worst case: how
-    many times longer than the best kernel for its size any timed size takes. With `resume` it goes on with the last one of
-    the same seed and strategy that is recorded, and with `shipped` it learns from the records that come with the package,
-    too. Raises ValueError for a negative number of trials or seconds, for less than one kernel, for a share that is not above
-    0, and for a seed that records cannot hold, below 0 or of more than 63 bits; TypeError for a value of another type.
+    one that selects among them, after the last trial; the `objective` is a mean over the sizes, or the worst of them. With
+    `resume` it goes on with the last one of the same seed and strategy that is recorded, and with `shipped` it learns from
+    the records that come with the package, too. Raises ValueError for a negative number of trials or seconds, for less than
+    one kernel, for a share that is not above 0, and for a seed that records cannot hold, below 0 or of more than 63 bits;
+    TypeError for a value of another type.
     """
 
     trials: int = 64

@@ -160,7 +160,8 @@ def _strategy(ctx: click.Context, _param: click.Parameter, value: str) -> str:
     type=click.Choice(get_args(Objective)),
     default=DEFAULTS.objective,
     show_default=True,
-    help="With open sizes: the mean time, or how much longer than the best kernel for it the worst size takes.",
+    help="With open sizes: how much longer than the best kernel for it a size takes, in the mean, or the worst. Where the "
+    "task says how often sizes occur, the mean is that of the time of a call.",
 )
 @emulate_option
 @click.option(
