@@ -304,7 +304,7 @@ class StageBuilder(ValueBuilder):
             if self.own is not None and not self._always(sign, back, self.own, sizes, (*g.conditions, guard)):
                 raise Invalid(problem)
         loads = tuple(replace(g, conditions=(*g.conditions, guard)) for g in c.loads)
-        return replace(c.with_values(lambda e: ir.Select(guard, e, _unread(ir.dtype_of(e)))), loads=loads)
+        return replace(c.with_values(lambda e: ir.Select(guard, e, ir.zero_of(ir.dtype_of(e)))), loads=loads)
 
     # --- scans -------------------------------------------------------------------------------------------------------
 
@@ -368,7 +368,7 @@ class StageBuilder(ValueBuilder):
             if c.within is None:
                 continue
             loads = tuple(replace(a, conditions=(*a.conditions, negate(begins))) for a in c.loads)
-            guarded = c.with_values(lambda e: ir.Select(begins, _unread(ir.dtype_of(e)), e))
+            guarded = c.with_values(lambda e: ir.Select(begins, ir.zero_of(ir.dtype_of(e)), e))
             before.append(replace(guarded, loads=loads))
         return before
 
@@ -420,11 +420,6 @@ class StageBuilder(ValueBuilder):
             return not feasible(sizes, (*affine_only(around), *known.conditions, *against))
         except NotAffine:
             return False
-
-
-def _unread(t: DType) -> ir.Const:
-    """What is reduced where nothing reads the result."""
-    return ir.Const(False if t == BOOL else 0.0 if t.is_float else 0, t)
 
 
 def _values(count: int) -> str:

@@ -177,6 +177,11 @@ def dtype_of(e: Expr) -> DType:
     return t
 
 
+def zero_of(t: DType) -> Const:
+    """The zero of a type, which is false for bools."""
+    return Const(False if t == BOOL else 0.0 if t.is_float else 0, t)
+
+
 def index(value: int) -> Const:
     """A constant subscript or extent."""
     return Const(value, INDEX)

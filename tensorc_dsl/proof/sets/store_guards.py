@@ -34,6 +34,7 @@ from tensorc_dsl.ir.expr import (
     mul,
     sub,
     substitute,
+    zero_of,
 )
 from tensorc_dsl.ir.identity import by_identity
 from tensorc_dsl.ir.program import Block, For, Program, Store, blocks, is_atomic, store_at, walk
@@ -205,22 +206,18 @@ def needed(s: Store, above_zero: frozenset[str]) -> tuple[Expr, ...]:
 def _other_than(e: Expr, neutral: tuple[Const, ...]) -> tuple[Expr, ...]:
     """The conditions without one of which the value of `e` is neutral."""
     t = dtype_of(e)
-    zero = _zero(t)
+    zero = zero_of(t)
     match e:
         case Select(cond=c, then=a, other=b) if b in neutral:
             return (*parts(c), *_other_than(a, neutral))
         case Select(cond=c, then=a, other=b) if a in neutral:
             return (*parts(negate(c)), *_other_than(b, neutral))
         case Cast(operand=x) if zero in neutral and dtype_of(x) != INDEX:
-            return _other_than(x, (_zero(dtype_of(x)),))
+            return _other_than(x, (zero_of(dtype_of(x)),))
         case Binary(op="*", lhs=a, rhs=b) if t.is_integer and zero in neutral:
             return (*_other_than(a, neutral), *_other_than(b, neutral))
         case _:
             return parts(e) if t == BOOL and zero in neutral else ()
-
-
-def _zero(t: DType) -> Const:
-    return Const(False if t == BOOL else 0.0 if t.is_float else 0, t)
 
 
 @by_identity(64)
@@ -429,9 +426,9 @@ class _Search:
             case Select(cond=c, then=a, other=b):
                 x, y = (self.within(k, self.of_value(v, start)) for k, v in ((c, a), (negate(c), b)))
                 return self.either(x, y)
-            case Cast(operand=x, dtype=t) if t != INDEX and start == _zero(t):
+            case Cast(operand=x, dtype=t) if t != INDEX and start == zero_of(t):
                 inner = dtype_of(x)
-                return self.of_value(x, _zero(inner))
+                return self.of_value(x, zero_of(inner))
             case Binary(op="*", lhs=a, rhs=b) if start.value == 0:
                 return self.of_product(a, b, start)
             case _ if dtype_of(e) == BOOL:

@@ -19,7 +19,7 @@ from tensorc_dsl.backend.llvm.lower.code_size import (
     steps,
     written_stores,
 )
-from tensorc_dsl.backend.llvm.lower.remainders import copy_tiles, end_loops
+from tensorc_dsl.backend.llvm.lower.remainders import copy_tiles, end_loops, fill_lanes
 from tensorc_dsl.base.frozen import frozen, replace
 from tensorc_dsl.ir.dtypes import INDEX
 from tensorc_dsl.ir.expr import (
@@ -61,6 +61,7 @@ from tensorc_dsl.lower.flat import (
     stride,
 )
 from tensorc_dsl.lower.lower import COMMON, Pass, Unit, bind_instructions, instructions, lower
+from tensorc_dsl.lower.storage import element_count
 from tensorc_dsl.lower.trim_bounds import Around, known_of
 from tensorc_dsl.proof.sets.linear_forms import Context, difference
 from tensorc_dsl.proof.sets.simplify import conjuncts, simplify
@@ -519,6 +520,13 @@ def _rows(u: Unit) -> Unit:
     return replace(u, flat=copy_tiles(end_loops(u.loops, known, Around({})), known)) if u.program.dims else u
 
 
+def _lanes(u: Unit) -> Unit:
+    if not u.program.dims:
+        return u
+    sizes = {b.name: element_count(b) for b in u.program.params if not b.strides}
+    return replace(u, flat=fill_lanes(u.loops, known_of(u.whole, u.program.params), sizes, {}))
+
+
 def _bind(u: Unit) -> Unit:
     return replace(u, flat=bind_instructions(u.loops, instructions(u.program)))
 
@@ -531,6 +539,7 @@ PASSES = (
         lambda u: replace(u, flat=take_out_choices(u.loops)),
         "choices that all lanes of a row share are made before it",
     ),
+    Pass("lanes", _lanes, "lanes behind the last column of a register tile, which nobody reads, are computed as well"),
     Pass("across", _fold_across, "partial results are combined across lanes, unless the program keeps its order"),
     Pass("unroll", _unroll, "short loops are unrolled, as `unroll.max_step` says"),
     Pass("registers", lambda u: replace(u, flat=keep_in_registers(u.loops)), "small buffers become registers"),
