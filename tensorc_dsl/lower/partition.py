@@ -64,7 +64,6 @@ from tensorc_dsl.lower.flat import (
     Loop,
     Parallel,
     body_of,
-    buffers_of,
     hull,
     inside,
     store_loads,
@@ -392,12 +391,17 @@ def lanes_of(s: Flat) -> int:
 
 def is_row(s: Flat, registers: frozenset[str]) -> bool:
     """Whether a statement is a vectorized loop that maps elements of buffers in memory."""
-    return lanes_of(s) >= LINE and all(is_mapped(x, registers) for x in stores((s,)))
+    if not isinstance(s, Loop) or lanes_of(s) < LINE:
+        return False
+    return all(is_mapped(x, frozenset((s.var,)), registers) for x in stores((s,)))
 
 
-def is_mapped(s: Store, registers: frozenset[str]) -> bool:
-    """Whether a store is no sum, and accesses memory only."""
-    return registers.isdisjoint(buffers_of(s)) and not any(x.buffer == s.buffer for x in store_loads(s))
+def is_mapped(s: Store, lanes: frozenset[str], registers: frozenset[str]) -> bool:
+    """Whether a store is no sum, and its lanes access memory only: what all of them read may be in a register."""
+    read = store_loads(s)
+    if s.buffer in registers or any(x.buffer == s.buffer for x in read):
+        return False
+    return all(x.buffer not in registers or lanes.isdisjoint(free_vars(x)) for x in read)
 
 
 def _is_or_holds_rows(s: Loop, registers: frozenset[str]) -> bool:
@@ -547,7 +551,11 @@ def _between_borders(var: str, body: tuple[Flat, ...], at: Loops, *, is_open: bo
             if isinstance(s, Store):
                 new = [c for c in conditions(e, {}) if var in free_vars(c)]
             else:
-                is_mask = isinstance(e, Compare) and var in names and all(is_mapped(x, registers) for x in stores((s,)))
+                is_mask = (
+                    isinstance(e, Compare)
+                    and var in names
+                    and all(is_mapped(x, around.lanes, registers) for x in stores((s,)))
+                )
                 new = [e] if is_mask else []
             found.update(dict.fromkeys(new))
             # A serial loop over rows decides its conditions later.

@@ -75,6 +75,33 @@ def test_columns_of_a_parallel_loop_are_branches() -> None:
     assert format_body(lower_cpu(p).body).count("parallel for") == 1
 
 
+SCALED = """
+program f(X: f32[H, W], Y: f32[H, W]) where H in 1..9, W in 1..999 {
+    buffer m: f32[H] in "local"
+    for y in H {
+        block m { spatial vy in H = y; m[vy] = X[vy, 0] + 1.0 }
+        for far in (W + 31) / 32 { vectorized for near in 32 { block Y {
+            spatial vy in H = y
+            spatial vx in W = far * 32 + near
+            where far * 32 + near < W
+            Y[vy, vx] = exp(X[vy, vx] - m[vy])
+        } } }
+    }
+}
+"""
+
+
+def test_rows_whose_elements_share_a_register_have_one_line_with_masks() -> None:
+    p = program(SCALED)
+    text = format_body(lower_cpu(p).body)
+    assert len(re.findall(r"if [^{]*\bnear\b[^{]*\{\s+Y\[", text)) == 1
+    assert re.search(r"for near\.line in [^{]*\{\s+vectorized for near in 0 \.\. 16 \{\s+Y\[", text)
+    kernel = load(compiled(p))
+    for w in SIZES[1:]:
+        x = np.random.default_rng(w).random((5, w)).astype(np.float32)
+        np.testing.assert_allclose(kernel(x), np.exp(x - (x[:, :1] + 1)), rtol=1e-5, err_msg=str(w))
+
+
 TILES = """
 program f(X: f32[H, W], Y: f32[H, W]) where H in 1..99, W in 1..999 {
     buffer S: f32[H + 2, W + 2] in "local"

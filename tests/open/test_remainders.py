@@ -66,6 +66,24 @@ schedule packed for product {
     }
 }
 
+/// Panels are written out: of each there may be all columns, some, or none.
+schedule written for product {
+    let panels = cache_read(C, B)
+    transform_layout(panels, (k, j) -> (j / 16, k, j % 16))
+    let sums = cache_write(C, "local")
+    let [i, j, k] = C.loops
+    let [i0, i1] = split(i, [_, 4], partial=true)
+    let [j0, j1, j2] = split(j, [_, 3, 16], partial=true)
+    reorder(j0, i0, j1, k, i1, j2)
+    reverse_compute_at(sums, j1)
+    let zero = decompose_reduction(C, k)
+    for b in [C, zero, sums] {
+        unroll(b.loops[-2])
+        vectorize(b.loops[-1])
+    }
+    unroll(j1)
+}
+
 schedule pieces for chain {
     let [i, c, j] = C.loops
     let [far, near] = split(i, [_, 32], partial=true)
@@ -84,6 +102,7 @@ schedule pieces for chain {
 task product = product(M=0..19, N=20, K=7) with tiled
 task wide = product(M=1..19, N=1..40, K=7) with tiled
 task packed = product(M=1..19, N=1..40, K=7) with packed
+task written = product(M=1..19, N=1..40, K=7) with written
 task apart = product(M=0..19, N=20, K=7) with apart
 task chain = chain(M=1..140) with pieces
 """
@@ -124,7 +143,7 @@ def test_products_are_right_for_all_rows(name: str) -> None:
         assert np.array_equal(kernel(a[:m].copy(), b), a[:m] @ b)
 
 
-@pytest.mark.parametrize("name", ["wide", "packed"])
+@pytest.mark.parametrize("name", ["wide", "packed", "written"])
 def test_products_are_right_for_all_rows_and_columns(name: str) -> None:
     task = loads(TEXT, threads=2)[name]
     kernel = task.replay(task.sample(0))
@@ -144,7 +163,12 @@ def updates(code: str, tile: str = "C_local") -> list[tuple[str, str]]:
 
 def test_lanes_that_nobody_reads_are_computed_as_well() -> None:
     code = code_of(loads(TEXT, threads=2)["packed"])
-    assert "if ax1_1 < N % 16 {" in code  # what is behind the last column is not stored
+    # What is behind the last column is not stored, and only the last vector that is there has a mask.
+    assert "if N % 16 < 8 {" in code
+    stored = code[code.index("if N % 16 >= 8 {") :]
+    assert re.match(
+        r"[^}]*in 0 \.\. 8 \{\s+C\[[^}]*\}\s+vectorized for \w+ in 8 \.\. 16 \{\s+if \w+ < N % 16 \{", stored
+    )
     assert updates(code)
     for before, update in updates(code):
         assert before.startswith("vectorized for j_1"), before

@@ -21,6 +21,7 @@ from tensorc_dsl.backend.llvm.codegen.function import (
     mangled,
     vector_type,
 )
+from tensorc_dsl.backend.llvm.codegen.lane_loads import can_mask
 from tensorc_dsl.backend.llvm.codegen.permuted_vectors import shifted, turned, write_turned
 from tensorc_dsl.backend.llvm.kind import OPERATIONS, SPLAT, Call, Leaf, bits_of, call_of, operand_bits, values_of
 from tensorc_dsl.backend.llvm.lower.code_size import AT_ONCE, at_once, code_size, fits_registers
@@ -493,10 +494,22 @@ class Statements:
             if not cond.lanes:
                 self._uniform_if(cond, s, (at,))
                 continue
-            inner = replace(self.expressions.narrow(at, cond), some=True)
+            inner = self.expressions.narrow(at, cond)
+            if all(self._is_copy(x, at) for x in s.body):
+                self.write(s.body, (inner,))
+                continue
+            inner = replace(inner, some=True)
             assert inner.mask is not None  # `narrow` sets it
             alive = Value(BOOL, any_lane(self.f, inner.mask))
             self._uniform_if(alive, s, (inner,))
+
+    def _is_copy(self, s: Flat, at: Piece) -> bool:
+        """Whether a statement stores lanes of a buffer that may be in registers, and has instructions with masks for it. A
+        branch around it is no gain: LLVM takes the sums of a whole tile into it, where one vector waits for the other."""
+        e = self.expressions
+        if not isinstance(s, Store) or not can_mask(self.f, dtype_of(s.value)) or e.stride(s.indices[0], at) != 1:
+            return False
+        return isinstance(s.value, Load) and e.holds_lanes(s.value.buffer, s.value.indices[0], at)
 
     def _uniform_if(self, cond: Value, s: If, pieces: tuple[Piece, ...]) -> None:
         f = self.f

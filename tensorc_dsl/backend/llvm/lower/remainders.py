@@ -65,6 +65,9 @@ from tensorc_dsl.lower.trim_bounds import Around, Known, ended, extreme, plan_of
 from tensorc_dsl.proof.sets.linear_forms import Context, Ranges, linear
 from tensorc_dsl.proof.sets.simplify import bounds, conjuncts, is_multiple, prove
 
+VECTOR = 8
+"""Lanes of a vector, of which a last one may have a mask: those of 32 bits in 256."""
+
 COPIED_CODE = 4096
 """The largest `code_size` of all copies in a kernel: it is as much again as one unrolled nest may have."""
 
@@ -209,7 +212,8 @@ def fill_lanes(body: tuple[Flat, ...], known: Known, sizes: Mapping[str, Expr], 
         every = {**ranges, **hull((s,))}
         columns = _columns(s, every) if isinstance(s, Alloc) and fits_registers(s) else None
         if isinstance(s, Alloc) and columns is not None and _is_needed(s, columns.end, known, ranges):
-            s = replace(s, body=_Filler(s.name, columns, inner, every).body(s.body))
+            filler = _Filler(s.name, columns, inner, every)
+            s = replace(s, body=tuple(x for y in filler.body(s.body) for x in filler.stored(y)))
             some = Compare(">=", columns.end, ONE)
             s = s if prove(some, ranges) else If(some, (s,))
         out.append(s)
@@ -333,6 +337,39 @@ class _Filler:
             out.append(replace(x, value=self._guarded(x.value, lanes.loop, cond)))
         left = conjunction(rest)
         return tuple(out) if left is None else (If(left, tuple(out)),)
+
+    def stored(self, s: Flat) -> tuple[Flat, ...]:
+        """A statement that stores the tile elsewhere, for each number of whole vectors that are there: only the last has a
+        mask. Each sum is used in several branches, so that LLVM leaves it before them, with those of the other rows."""
+        found: dict[str, tuple[Expr, ...]] = {}
+        for x, around in _statements((s,), ()):
+            lanes = _lanes_of(x, self.name, around) if isinstance(x, Store) and x.buffer != self.name else None
+            if lanes is None or lanes.loop.kind is not LoopKind.VECTORIZED:
+                return (s,)
+            ends = lanes.ends(self.ranges)
+            found[lanes.loop.var] = tuple(c for c in ends if ends[c] == self.columns.end)
+        width, end = self.columns.width, self.columns.end
+        if width % VECTOR or not found:
+            return (s,)
+        out: list[Flat] = []
+        for first in range(0, width + 1, VECTOR):
+            conds = [Compare(">=", end, index(first))] if first else []
+            conds += [Compare("<", end, index(first + VECTOR))] if first < width else []
+            if all(possible(c, self.ranges) for c in conds):
+                cond = conjunction(tuple(c for c in conds if prove(c, self.ranges) is None))
+                part = self._cut(s, found, first)
+                out += part if cond is None else (If(cond, part),)
+        return tuple(out)
+
+    def _cut(self, s: Flat, conds: Mapping[str, tuple[Expr, ...]], first: int) -> tuple[Flat, ...]:
+        """The statement where the columns before `first` are there, and of the others less than a vector."""
+        if isinstance(s, Store):
+            return (s,)
+        if isinstance(s, Loop) and s.var in conds:
+            whole = replace(s, end=index(first), body=decided(s.body, conds[s.var]))
+            last = replace(s, begin=index(first), end=index(first + VECTOR))
+            return (whole,) * (first > 0) + (last,) * (first < self.columns.width)
+        return (replace(s, body=tuple(x for y in s.body for x in self._cut(y, conds, first))),)
 
     def _guarded(self, e: Expr, s: Loop, cond: Expr) -> Expr:
         """The value where columns that are not there read nothing behind the end of a buffer."""
