@@ -202,6 +202,22 @@ program f(A: {t}[W], B: {t}[5, W], Y: {t}[W]) where W in 1..99 {{
 """
 
 
+def test_other_stores_of_a_nest_have_all_of_their_lanes() -> None:
+    """A nest that stores a tile stores something else as well, for lanes behind the last column, too."""
+    text = LANES.format(t="f32", start="0.0", value="B[vk, w]", read="S[w]")
+    more = "block Z { spatial z in W + 15 = far * 16 + last; where far * 16 + last < W + 15; Z[z] = 1.0 }"
+    text = text.replace("Y: f32[W])", "Y: f32[W], Z: f32[W + 15])").replace(
+        "= S[w]\n        } }", f"= S[w]\n        }}\n {more} }}"
+    )
+    p = program(text)
+    kernel = load(compiled(p))
+    for w in (1, 7, 8, 9, 16, 17, 30):
+        b = np.random.default_rng(w).integers(-9, 9, (5, w)).astype(np.float32)
+        y, z = kernel(np.zeros(w, np.float32), b)
+        np.testing.assert_array_equal(y, b.sum(axis=0), err_msg=str(w))
+        np.testing.assert_array_equal(z[: (w + 15) // 16 * 16], 1.0, err_msg=str(w))
+
+
 @pytest.mark.parametrize(
     ("t", "start", "value", "read", "is_filled"),
     [

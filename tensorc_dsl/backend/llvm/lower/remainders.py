@@ -246,6 +246,9 @@ def _columns(s: Alloc, ranges: Ranges) -> _Columns | None:
     the tile; None if that is not known, or if all are there."""
     found = set[_Columns]()
     for x, around in _statements(s.body, ()):
+        asked = [e for a in around for e in ((a.cond,) if isinstance(a, If) else (a.begin, a.end))]
+        if any(r.buffer == s.name for e in asked for r in loads(e)):
+            return None
         if not isinstance(x, Store):
             if s.name in {b for y in stores((x,)) for b in buffers_of(y)}:
                 return None
@@ -263,7 +266,9 @@ def _columns(s: Alloc, ranges: Ranges) -> _Columns | None:
         if not is_multiple(s.size, width, {}):
             return None
     (only,) = found if len(found) == 1 else (None,)
-    return only if only is not None and free_vars(only.end).isdisjoint(hull(s.body)) else None
+    if only is None or loads(only.end) or not free_vars(only.end).isdisjoint(hull(s.body)):
+        return None  # the number of columns changes in the tile, or may
+    return only
 
 
 def _statements(body: tuple[Flat, ...], around: tuple[Loop | If, ...]) -> Iterator[tuple[Flat, tuple[Loop | If, ...]]]:
@@ -343,11 +348,14 @@ class _Filler:
         mask. Each sum is used in several branches, so that LLVM leaves it before them, with those of the other rows."""
         found: dict[str, tuple[Expr, ...]] = {}
         for x, around in _statements((s,), ()):
-            lanes = _lanes_of(x, self.name, around) if isinstance(x, Store) and x.buffer != self.name else None
-            if lanes is None or lanes.loop.kind is not LoopKind.VECTORIZED:
+            if not isinstance(x, Store) or x.buffer == self.name or self.name not in buffers_of(x):
+                return (s,)  # it does more than that
+            lanes = _lanes_of(x, self.name, around)
+            ends = {} if lanes is None else lanes.ends(self.ranges)
+            own = tuple(c for c in ends if ends[c] == self.columns.end)
+            if lanes is None or lanes.loop.kind is not LoopKind.VECTORIZED or not own:
                 return (s,)
-            ends = lanes.ends(self.ranges)
-            found[lanes.loop.var] = tuple(c for c in ends if ends[c] == self.columns.end)
+            found[lanes.loop.var] = own
         width, end = self.columns.width, self.columns.end
         if width % VECTOR or not found:
             return (s,)
