@@ -120,6 +120,34 @@ def test_code_that_llvm_refuses_is_a_compile_error() -> None:
         Machine(WIDE).object_code("define void @f( {")
 
 
+def test_accesses_of_a_loop_are_not_compared_with_each_other() -> None:
+    # The load of %a is what the iteration before stored, unless the two arrays overlap. Where LLVM looks for such loads, it
+    # makes a second loop, and takes seconds for a loop of hundreds of accesses.
+    text = """
+define void @f(ptr %a, ptr %b, i64 %n) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %next = add nuw nsw i64 %i, 1
+  %from = getelementptr inbounds float, ptr %a, i64 %i
+  %x = load float, ptr %from
+  %other = getelementptr inbounds float, ptr %b, i64 %i
+  %y = load float, ptr %other
+  %sum = fadd float %x, %y
+  %into = getelementptr inbounds float, ptr %a, i64 %next
+  store float %sum, ptr %into
+  store float %sum, ptr %other
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %loop, label %end
+end:
+  ret void
+}
+"""
+    made = str(Machine(NARROW).module(text))
+    assert made.count("load float") == 2
+
+
 def test_threads_must_be_positive() -> None:
     with pytest.raises(ValueError, match="at least one thread"):
         compile_kernel(lower_cpu(tile(4, 16, local=False)), WIDE, 0)
