@@ -216,7 +216,7 @@ _NO_MATTER: Mapping[str, frozenset[str]] = {
         "QuantizeLinear": "precision saturate",
         "RMSNormalization": "stash_type",
         "Range": "stash_type",
-        "Resize": "cubic_coeff_a exclude_outside extrapolation_value keep_aspect_ratio_policy nearest_mode",
+        "Resize": "cubic_coeff_a exclude_outside extrapolation_value",
         "SequenceEmpty": "dtype",
         "TopK": "sorted",
     }.items()

@@ -537,7 +537,7 @@ class _Reader:
         return Graph(graph.name, inputs, tuple(o.name for o in graph.output), nodes, constants)
 
     def _require_form(self, node: NodeProto, place: str) -> None:
-        """Raise _Wrong if the operator has other numbers of inputs and outputs, or attributes of other kinds."""
+        """Raise _Wrong if the operator has other numbers of inputs and outputs, or other attributes or lacks some."""
         schema = schema_of(node.op_type, self.opset)
         if schema is None:
             return
@@ -548,6 +548,11 @@ class _Reader:
                 raise _Wrong(f"`{place}` ({node.op_type}) leaves its input `{parameter.name}` out, which it needs")
         if len(node.output) < schema.min_output:  # the converter of opsets leaves nodes more than they have today
             raise _Wrong(f"`{place}` ({node.op_type}) has {len(node.output)} outputs")
+        missing = {n for n, a in schema.attributes.items() if a.required}.difference(a.name for a in node.attribute)
+        if missing:
+            raise _Wrong(
+                f"`{place}` ({node.op_type}) has no attribute {' and '.join(f'`{n}`' for n in sorted(missing))}"
+            )
         for a in node.attribute:
             known = schema.attributes.get(a.name)
             if known is not None and a.type not in (int(known.type.value), a.UNDEFINED):

@@ -261,7 +261,7 @@ def _dynamic_lstm(site: Site, out: Expansion) -> None:
         real = (content.astype(np.float32) - zero.astype(np.float32)) * scale
         weights.append(np.ascontiguousarray(real.transpose(0, 2, 1)))
     lines = parts_along(out, _requantized(out, x.name), [1] * steps, 0)
-    first = site.attribute("direction", "forward") == "reverse"
+    first = site.word("direction", "forward", "reverse", "bidirectional") == "reverse"
     rest = _without(site, "direction", "layout")
     for name in ("activations", "activation_alpha", "activation_beta"):
         if directions > 1 and rest.get(name):

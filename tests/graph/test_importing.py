@@ -432,12 +432,6 @@ def test_attributes_that_contradict_the_node_are_refused(
     assert f"({node.op_type})" in refusal_of(node, inputs, tmp_path)
 
 
-def test_a_kind_of_padding_that_there_is_not_is_refused(tmp_path: Path) -> None:
-    pads = numpy_helper.from_array(np.array([1, 1]), "p")
-    node = helper.make_node("Pad", ["x", "p"], ["y"], mode="mirror")
-    assert "padding by `mirror`" in refusal_of(node, {"x": (5,)}, tmp_path, [pads])
-
-
 def test_every_node_that_is_not_supported_is_named(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("NonZero", ["x"], ["a"], "first"),

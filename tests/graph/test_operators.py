@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, defs
 
-from tests.graph.onnx_cases import Array, Case, require_equal
+from tensorc_dsl.base.diagnostic import TschedError
+from tests.graph.onnx_cases import Array, Case, checked, model_of, require_equal, variant
 
 RNG = np.random.default_rng(7)
 
@@ -426,3 +427,29 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=[f"{n}-{c.op}" for n, c in enumerate(CASES)])
 def test_an_operator_is_as_in_onnx_runtime(case: Case, tmp_path: Path) -> None:
     require_equal(case, tmp_path)
+
+
+WORDS = [
+    (case, name)
+    for op in sorted({c.op for c in CASES})
+    for case in [next(c for c in CASES if c.op == op)]
+    for name, a in defs.get_schema(op, case.opset, "").attributes.items()
+    if a.type == defs.OpSchema.AttrType.STRING and name != "equation"
+]
+"""A case of each operator with an attribute that is one of several words."""
+
+
+@pytest.mark.parametrize(("case", "name"), WORDS, ids=[f"{c.op}-{n}" for c, n in WORDS])
+def test_an_unknown_word_is_refused(case: Case, name: str, tmp_path: Path) -> None:
+    """No translation takes what it does not know for another word."""
+    with pytest.raises(TschedError) as found:
+        checked(model_of(variant(case, attributes={**case.attributes, name: "no_such_word"})), tmp_path)
+    (d,) = found.value.diagnostics
+    assert d.code == "E0941" and f"`{name}` is `no_such_word`" in " ".join(n.text for n in d.notes)
+
+
+def test_an_attribute_that_an_operator_needs_is_there(tmp_path: Path) -> None:
+    with pytest.raises(TschedError) as found:
+        checked(model_of(Case("BitShift", [u8(4), u8(4) % 9])), tmp_path)
+    (d,) = found.value.diagnostics
+    assert d.code == "E0940" and "has no attribute `direction`" in d.message

@@ -175,7 +175,7 @@ _FORMULAS: Mapping[str, _Formula] = {
 
 def _gelu(site: Site) -> Lowered:
     value = f"0.5 * {{0}} * (1.0 + erf({{0}} * {sqrt(0.5)!r}))"
-    if site.attribute("approximate", "none") == "tanh":
+    if site.word("approximate", "none", "tanh") == "tanh":
         value = f"0.5 * {{0}} * (1.0 + tanh({sqrt(2 / np.pi)!r} * ({{0}} + 0.044715 * {{0}} * {{0}} * {{0}})))"
     return _elements(_Formula("gelu", value, floats=True), site)
 
@@ -276,7 +276,7 @@ def _where(site: Site) -> Lowered:
 
 def _shift(site: Site) -> Lowered:
     a, b = _common(site)
-    name = "shift_left" if site.attribute("direction") == "LEFT" else "shift_right"
+    name = "shift_left" if site.word("direction", "RIGHT", "LEFT") == "LEFT" else "shift_right"
     return pointwise(site, name, [a, b], a.dtype, f"{name}({{0}}, {{1}})")
 
 

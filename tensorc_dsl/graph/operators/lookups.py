@@ -240,9 +240,7 @@ def _numbered(number: str, sizes: Sequence[int]) -> list[str]:
 
 
 def _reduction(site: Site) -> str:
-    found = site.attribute("reduction", "none")
-    if found != "none" and found not in _JOINED:
-        raise Unsupported(f"updates that are joined by `{found}`")
+    found = site.word("reduction", "none", *_JOINED)
     if found != "none" and site.given(0).dtype == "bool":
         raise Unsupported(f"updates of bool that are joined by `{found}`")
     return found

@@ -133,6 +133,14 @@ class Site:
         found = self.node.attributes.get(name)
         return default if found is None else found
 
+    def word(self, name: str, usual: str, *others: str) -> str:
+        """The text of an attribute, which is one of these; the first if it is left out. Raises Unsupported."""
+        found = self.attribute(name, usual)
+        if found not in (usual, *others):
+            known = ", ".join(f"`{w}`" for w in (usual, *others))
+            raise Unsupported(f"`{name}` is `{found}`, which is none of {known}")
+        return found
+
     def given(self, n: int) -> Operand:
         """The input of that number. Raises Unsupported if it is left out."""
         found = self.optional(n)

@@ -138,7 +138,7 @@ def _depth_to_space(site: Site) -> Lowered:
     made = channels // (block * block)
     n, c, h, w = indices(4)
     inner = f"{h} % {block} * {block} + {w} % {block}"
-    if site.attribute("mode", "DCR") == "CRD":
+    if site.word("mode", "DCR", "CRD") == "CRD":
         channel = f"{c} * {block * block} + {inner}"
     else:
         channel = f"({inner}) * {made} + {c}"
@@ -151,7 +151,7 @@ def _space_to_depth(site: Site) -> Lowered:
     batch, channels, height, width = x.shape
     n, c, h, w = indices(4)
     shape = (batch, channels * block * block, height // block, width // block)
-    crd = site.attribute("mode", "DCR") == "CRD"
+    crd = site.word("mode", "DCR", "CRD") == "CRD"
     at, channel = (
         (f"{c} % {block * block}", f"{c} / {block * block}") if crd else (f"{c} / {channels}", f"{c} % {channels}")
     )
@@ -250,11 +250,9 @@ def _split(site: Site) -> Lowered:
 
 def _pad(site: Site) -> Lowered:
     x = site.given(0)
-    mode = site.attribute("mode", "constant")
+    mode = site.word("mode", "constant", "edge", "reflect", "wrap")
     pads, axes = site.ints(1, "the padding") or site.attribute("pads"), site.ints(3, "the axes")
     fill, number = site.optional(2), site.attribute("value", 0)
-    if mode not in ("constant", "edge", "reflect", "wrap"):
-        raise Unsupported(f"padding by `{mode}`")
     rank = x.type.rank
     chosen = [axis_of(a, rank) for a in axes] if axes is not None else list(range(rank))
     if pads is None or len(pads) != 2 * len(chosen):

@@ -140,7 +140,7 @@ def _layer(site: Site, gates: int) -> _Layer:
     batch_first = bool(site.attribute("layout", 0))
     batch, steps = x.shape[:2] if batch_first else x.shape[1::-1]
     directions, hidden = w.shape[0], r.shape[-1]
-    direction = site.attribute("direction", "forward")
+    direction = site.word("direction", "forward", "reverse", "bidirectional")
     width = x.shape[2]
     count = 2 if direction == "bidirectional" else 1
     shapes = (count, gates * hidden, width), (count, gates * hidden, hidden)

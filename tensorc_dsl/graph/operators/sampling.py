@@ -25,6 +25,20 @@ from tensorc_dsl.graph.operators.lowering import (
 # --- changes of size ---------------------------------------------------------------------------------------------------
 
 
+_COORDINATES = (
+    *(
+        "half_pixel",
+        "pytorch_half_pixel",
+        "tf_half_pixel_for_nn",
+        "asymmetric",
+        "align_corners",
+        "half_pixel_symmetric",
+    ),
+    "tf_crop_and_resize",
+)
+"""How Resize says where elements lie."""
+
+
 def _coordinates(mode: str, size: int, result: int, scale: Any, region: tuple[float, float]) -> Array:
     """Where the elements of a result lie in the input, computed in the type of the scale.
 
@@ -32,8 +46,6 @@ def _coordinates(mode: str, size: int, result: int, scale: Any, region: tuple[fl
     """
     x = np.arange(result, dtype=scale.dtype)
     match mode:
-        case "half_pixel":
-            return (x + 0.5) / scale - 0.5
         case "pytorch_half_pixel":
             return (x + 0.5) / scale - 0.5 if result > 1 else x * 0
         case "tf_half_pixel_for_nn":  # of opset 11 alone
@@ -51,12 +63,16 @@ def _coordinates(mode: str, size: int, result: int, scale: Any, region: tuple[fl
             if result > 1:
                 return start * (size - 1) + x * (end - start) * (size - 1) / (result - 1)
             return x * 0 + 0.5 * (start + end) * (size - 1)
-        case _:
-            raise Unsupported(f"coordinates by `{mode}`")
+        case _:  # half_pixel
+            return (x + 0.5) / scale - 0.5
 
 
 SIMPLE = "simple"
 """How ONNX Runtime takes the nearest element before opset 11, which did not say: the next one where there are fewer."""
+
+
+_ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", SIMPLE)
+"""How Resize takes the nearest element."""
 
 
 def _nearest(at: Array, how: str, scale: float) -> Array:
@@ -69,10 +85,8 @@ def _nearest(at: Array, how: str, scale: float) -> Array:
             return np.floor(at + 0.5)
         case "floor":
             return np.floor(at)
-        case "ceil":
-            return np.ceil(at)
         case _:
-            raise Unsupported(f"the nearest element by `{how}`")
+            return np.ceil(at)
 
 
 def _filters(site: Site, mode: str, at: Array, scale: float, size: int) -> tuple[Array, Array]:
@@ -122,10 +136,13 @@ def _resize(site: Site) -> Lowered:
     axes = [axis_of(a, rank) for a in site.attribute("axes") or range(rank)]
     roi, given, sizes = site.constant(1, "the region"), site.constant(2, "the scales"), site.constant(3, "the sizes")
     shape, scales = list(x.shape), [1.0] * rank
-    mode, how = site.attribute("mode", "nearest"), site.attribute("coordinate_transformation_mode", "half_pixel")
+    mode, how = (
+        site.word("mode", "nearest", "linear", "cubic"),
+        site.word("coordinate_transformation_mode", *_COORDINATES),
+    )
+    policy = site.word("keep_aspect_ratio_policy", "stretch", "not_larger", "not_smaller")
     if sizes is not None and sizes.size:
         asked = [int(n) for n in sizes]
-        policy = site.attribute("keep_aspect_ratio_policy", "stretch")
         ratios = [asked[k] / x.shape[a] for k, a in enumerate(axes)]
         for k, a in enumerate(axes):
             scales[a], shape[a] = ratios[k], asked[k]
@@ -145,7 +162,7 @@ def _resize(site: Site) -> Lowered:
     names = indices(rank)
     source, weights, taps = names.copy(), list[str](), list[str]()
     inside: list[str] = []
-    crops, nearest = how == "tf_crop_and_resize", site.attribute("nearest_mode", "round_prefer_floor")
+    crops, nearest = how == "tf_crop_and_resize", site.word("nearest_mode", *_ROUNDINGS)
     site.parameter("X", x)
     for k, a in enumerate(axes):
         region = (float(roi[k]), float(roi[k + len(axes)])) if crops and roi is not None and roi.size else (0.0, 1.0)
@@ -185,19 +202,19 @@ def _resize(site: Site) -> Lowered:
     return site.computed("resize", ("Y", Tensor(x.dtype, tuple(shape))))
 
 
-_TAPS = {"nearest": 1, "linear": 2, "bilinear": 2, "cubic": 4, "bicubic": 4}
+_TAPS = {"linear": 2, "nearest": 1, "bilinear": 2, "cubic": 4, "bicubic": 4}
 
 
 def _grid_sample(site: Site) -> Lowered:
     """Along each axis, the elements around a place and their weights; the result is a sum of products with them."""
     x, grid = site.given(0), site.given(1)
     rank = x.type.rank - 2
-    mode, padding = site.attribute("mode", "linear"), site.attribute("padding_mode", "zeros")
-    taps = _TAPS.get(mode, 0)
+    mode, padding = site.word("mode", *_TAPS), site.word("padding_mode", "zeros", "border", "reflection")
+    taps = _TAPS[mode]
     if not 0 < rank <= 3 or grid.type.rank != rank + 2 or (grid.shape[0], grid.shape[-1]) != (x.shape[0], rank):
         raise Unsupported(f"a grid {grid.type} for {x.type}")
-    if not taps or padding not in ("zeros", "border", "reflection") or x.dtype != grid.dtype or 0 in x.shape:
-        raise Unsupported(f"samples by `{mode}` with `{padding}` of {x.type} at {grid.type}")
+    if x.dtype != grid.dtype or 0 in x.shape:
+        raise Unsupported(f"samples of {x.type} at {grid.type}")
     names = indices(x.type.rank)
     outer = [names[0], *names[2:]]
     sizes = (x.shape[0], *grid.shape[1:-1])
@@ -268,11 +285,10 @@ def _roi_align(site: Site) -> Lowered:
     x, regions, batches = (site.given(n) for n in range(3))
     counts = site.attribute("output_height", 1), site.attribute("output_width", 1)
     samples = site.attribute("sampling_ratio", 0)
-    half = site.attribute("coordinate_transformation_mode", "half_pixel") == "half_pixel"
-    if site.attribute("mode", "avg") != "avg" or samples < 1 or min(counts) < 1:
-        raise Unsupported(
-            f"regions by `{site.attribute('mode', 'avg')}` with {samples} samples: it has to name their number"
-        )
+    half = site.word("coordinate_transformation_mode", "half_pixel", "output_half_pixel") == "half_pixel"
+    site.word("mode", "avg")
+    if samples < 1 or min(counts) < 1:
+        raise Unsupported(f"regions with {samples} samples: it has to name their number")
     number = regions.shape[0]
     if x.type.rank != 4 or regions.shape != (number, 4) or batches.shape != (number,) or 0 in x.shape:
         raise Unsupported(f"regions {regions.type} of {x.type}")

@@ -85,6 +85,10 @@ def _attribute(site: Site, name: str, rank: int, default: int) -> list[int]:
     return list(found)
 
 
+def _auto_pad(site: Site) -> str:
+    return site.word("auto_pad", "NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", "")
+
+
 def window_of(site: Site, sizes: Sequence[int], extents: Sequence[int], ceil: bool = False) -> Window:
     """The window of a convolution or a pool over these sizes. Raises Unsupported."""
     rank = len(sizes)
@@ -92,7 +96,7 @@ def window_of(site: Site, sizes: Sequence[int], extents: Sequence[int], ceil: bo
         raise Unsupported(f"a window over {rank} dimensions")
     strides = _attribute(site, "strides", rank, 1)
     dilations = _attribute(site, "dilations", rank, 1)
-    auto = site.attribute("auto_pad", "NOTSET")
+    auto = _auto_pad(site)
     pads = site.attribute("pads") or [0] * (2 * rank)
     if len(pads) != 2 * rank:
         raise Unsupported(f"`pads` has {len(pads)} numbers for {rank} dimensions")
@@ -351,7 +355,7 @@ def _transposed_sizes(
 ) -> tuple[list[int], list[int]]:
     """What is cut off in front, and the sizes of the result of a transposed convolution."""
     rank = len(sizes)
-    auto, asked = site.attribute("auto_pad", "NOTSET"), site.attribute("output_shape")
+    auto, asked = _auto_pad(site), site.attribute("output_shape")
     pads = site.attribute("pads") or [0] * (2 * rank)
     whole = [strides[n] * (sizes[n] - 1) + more[n] + (extents[n] - 1) * dilations[n] + 1 for n in range(rank)]
     if asked is None and auto in ("SAME_UPPER", "SAME_LOWER"):
