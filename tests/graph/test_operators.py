@@ -453,3 +453,11 @@ def test_an_attribute_that_an_operator_needs_is_there(tmp_path: Path) -> None:
         checked(model_of(Case("BitShift", [u8(4), u8(4) % 9])), tmp_path)
     (d,) = found.value.diagnostics
     assert d.code == "E0940" and "has no attribute `direction`" in d.message
+
+
+@pytest.mark.parametrize("equation", ["ij->ii", "ij->ik", "i1->i", "ij->ji->ij", "ij->i;"])
+def test_an_equation_that_is_none_is_refused(equation: str, tmp_path: Path) -> None:
+    with pytest.raises(TschedError) as found:
+        checked(model_of(Case("Einsum", [f32(3, 3)], {"equation": equation})), tmp_path)
+    (d,) = found.value.diagnostics
+    assert d.code == "E0941" and f"the equation {equation}, whose" in " ".join(n.text for n in d.notes)

@@ -134,6 +134,12 @@ def _einsum(site: Site) -> Lowered:
     terms = left.split(",")
     if len(terms) != len(operands):
         raise Unsupported(f"the equation {equation} for {len(operands)} operands")
+    known = [t.replace("...", "", 1) for t in terms]
+    made = right.replace("...", "", 1)
+    if any(x not in string.ascii_letters for x in "".join((*known, made))):
+        raise Unsupported(f"the equation {equation}, whose indices have to be letters")
+    if len(set(made)) != len(made) or not set(made).issubset("".join(known)):
+        raise Unsupported(f"the equation {equation}, whose result has an index twice, or one that no operand has")
     spread = max(
         (o.type.rank - len(t.replace("...", "")) for t, o in zip(terms, operands, strict=True) if "..." in t), default=0
     )
@@ -160,17 +166,17 @@ def _einsum(site: Site) -> Lowered:
             if sizes.setdefault(x, size) != size and 1 not in (size, sizes[x]):
                 raise Unsupported(f"the equation {equation}: `{x}` has two sizes")
             sizes[x] = max(sizes[x], size)
-    known: dict[str, str] = {x: f"i_{x}" for x in sizes}
+    names: dict[str, str] = {x: f"i_{x}" for x in sizes}
     parts: list[str] = []
     for n, (t, o) in enumerate(zip(written, operands, strict=True)):
-        at = ["0" if o.shape[k] == 1 and sizes[x] != 1 else known[x] for k, x in enumerate(t)]
+        at = ["0" if o.shape[k] == 1 and sizes[x] != 1 else names[x] for k, x in enumerate(t)]
         parts.append(place(site.parameter("ABCDEFGH"[n], o), at))
     shape = tuple(sizes[x] for x in result)
     reduced = [x for x in sizes if x not in result]
     value = " * ".join(parts)
     if reduced:
-        value = f"sum[{', '.join(ranged([known[x] for x in reduced], [sizes[x] for x in reduced]))}] {value}"
-    site.stage(f"{place('Y', ranged([known[x] for x in result], shape))} = {value}")
+        value = f"sum[{', '.join(ranged([names[x] for x in reduced], [sizes[x] for x in reduced]))}] {value}"
+    site.stage(f"{place('Y', ranged([names[x] for x in result], shape))} = {value}")
     return site.computed("einsum", ("Y", Tensor(operands[0].dtype, shape)))
 
 
