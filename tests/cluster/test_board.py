@@ -232,15 +232,15 @@ def test_programs_stay_for_another_run_and_the_oldest_go(board: Board, fake: Fak
 
 def test_a_search_on_a_board(board: Board, tmp_path: Path) -> None:
     records, task = tmp_path / "r.sqlite", loads(SMALL, threads=1)["small"]
-    result = task.search(trials=6, seed=3, strategy="random", on=board, records=records)
-    assert result.trials == 6 and result.best is not None and result.best_seconds
+    result = task.search(trials=3, seed=3, strategy="random", on=board, records=records)
+    assert result.trials == 3 and result.best is not None and result.best_seconds
     assert {o.machine for o in result.outcomes} == {"board7"}
     assert all(len(o.times) >= 1 for o in result.outcomes if o.seconds)
     assert len(result.finalists) >= 2
     with closing(sqlite3.connect(records)) as connection:
         facts = [row[0] for row in connection.execute("SELECT facts FROM targets")]
     assert "board7" in {worker_of(f) for f in facts}
-    again = task.search(trials=6, seed=3, strategy="random", on=board, records=records, resume=True)
+    again = task.search(trials=3, seed=3, strategy="random", on=board, records=records, resume=True)
     assert [t.text for t in again.traces] == [t.text for t in result.traces]
 
 
@@ -333,14 +333,14 @@ def test_the_command_says_that_no_roof_is_measured(
     tmp_path: Path, fake: FakeBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(main, searching(tmp_path, "--trials", "3"))
+    done = CliRunner().invoke(main, searching(tmp_path, "--trials", "2"))
     assert done.exit_code == 0, done.stderr
-    assert "no roof is measured on a board" in done.stdout and "trials by machine: 3 on board7" in done.stdout
+    assert "no roof is measured on a board" in done.stdout and "trials by machine: 2 on board7" in done.stdout
     assert "1 worker: board7" in done.stderr
     assert (tmp_path / "small.best.tsched").exists() and fake.left() == []
-    again = CliRunner().invoke(main, searching(tmp_path, "--trials", "3", "--json", "--seed", "1"))
+    again = CliRunner().invoke(main, searching(tmp_path, "--trials", "2", "--json", "--seed", "1"))
     found = json.loads(again.stdout)
-    assert (found["peak"], found["of_bound"], found["machines"]) == (None, None, {"board7": 3})
+    assert (found["peak"], found["of_bound"], found["machines"]) == (None, None, {"board7": 2})
     assert found["gflops"] > 0 and fake.left() == []
     assert "comparing the best one with the one in its file" in again.stderr
 
