@@ -798,7 +798,7 @@ class _Counter:
 
     def _share(self, cond: Expr) -> float:
         """The share of some iterations in which a condition on positions holds; one on data holds."""
-        names = [v for v in free_vars(cond) if v in self.extents]
+        names = sorted(v for v in free_vars(cond) if v in self.extents)
         if loads(cond) or not names:
             return 1.0 if loads(cond) else float(bool(self.number(cond)))
         low = {v: self.means[v] - (self.extents[v] - 1) / 2 for v in names}
