@@ -71,8 +71,6 @@ class Expansion(Calls):
         self.refused: list[Refused] = []
         self._lists = program, _lists(program, target)
         """The lists of the program that one was last computed for."""
-        self._left_alone = program, _left_alone(program, target)
-        """The rules that leave the program alone that was asked about last."""
         self.weights: Mapping[str, Weights] = {}
         """Other weights for values of draws, by the names of these."""
 
@@ -94,7 +92,7 @@ class Expansion(Calls):
     def space(self, definition: tree.SpaceDef, compute: str) -> Trace:
         """Apply each rule in order: to each block, consumers first, to each node, producers first, or once to the program."""
         for rule in definition.rules:
-            call = _called(rule)
+            call = rule if isinstance(rule, tree.CallExpr) else tree.CallExpr(rule, (), (), rule.span)
             name = call.function.id if isinstance(call.function, tree.Name) else ""
             module = self.modules.get(name)
             if module is None:
@@ -118,40 +116,10 @@ class Expansion(Calls):
         """Apply a rule of a space. If one of its steps is refused, the program is restored and the next rule is tried, so
         there always is a schedule. A refused decision refuses the whole trace instead: another draw may be accepted.
         """
-        if not self.explaining and self._is_left_alone(module, call, subject, env):
-            return
         refusal = self.attempt(lambda: self.module(module, call, subject, env), _OF_DECISIONS)
         if refusal is not None:
             rule = self.attempts[-1]
             self.refused.append(Refused(rule.module, rule.subject, refusal))
-
-    def _is_left_alone(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> bool:
-        """Whether the rule's `when` is false, so that it changes nothing; false where only an attempt can tell.
-
-        Most rules are left alone on most blocks, so this is asked before there is anything to undo, and kept with the
-        program: the candidates of a search have most of their programs in common.
-        """
-        if module.when is None or not (_asks_only(module) and _asks_only(call)):
-            return False
-        if self._left_alone[0] is not self.program:
-            self._left_alone = self.program, _left_alone(self.program, self.target)
-        kept, budget = self._left_alone[1], self.budget
-        key = (id(call), id(module), *map(_exact, subject))
-        found = kept.get(key)
-        if found is not None and budget.steps + found.steps <= MAX_STEPS:
-            budget.steps += found.steps
-            return True
-        steps, depth = budget.steps, budget.depth
-        try:
-            scope = self._scope(module, call, subject, env)
-            applies = truth(evaluate(module.when, scope, self), module.when)
-        except ScheduleRefusal:  # the attempt meets it again, and says where
-            applies = True
-        if applies:
-            budget.steps, budget.depth = steps, depth
-            return False
-        kept[key] = _LeftAlone(call, module, budget.steps - steps)
-        return True
 
     def _trace(self, name: str, compute: str, span: Span) -> Trace:
         if self.target.starts_grids:
@@ -414,38 +382,6 @@ def _lists(_program: Program, _target: Target) -> dict[Hashable, _List]:
     return {}
 
 
-@by_identity(1024)
-def _called(rule: tree.Expr) -> tree.CallExpr:
-    """The rule as a call."""
-    return rule if isinstance(rule, tree.CallExpr) else tree.CallExpr(rule, (), (), rule.span)
-
-
-@frozen
-class _LeftAlone:
-    """A rule that changes nothing, which was found in so many steps. Both are kept alive, by whose identity it is found."""
-
-    call: tree.CallExpr
-    module: tree.ModuleDef
-    steps: int
-
-
-@by_first(256)
-def _left_alone(_program: Program, _target: Target) -> dict[Hashable, _LeftAlone]:
-    """The rules whose `when` is false, by the rule, its module and its subject."""
-    return {}
-
-
-@by_identity(1024)
-def _asks_only(front: tree.ModuleDef | tree.CallExpr) -> bool:
-    """Whether what comes before the body of a module, or the arguments of a call, only computes."""
-    match front:
-        case tree.ModuleDef():
-            asked = [front.when, *(p.default for p in front.params)]
-        case tree.CallExpr():
-            asked = [*front.args, *(a for _, a in front.kwargs)]
-    return all(_only_computes(n) for e in asked if e is not None for n in walk_tree(e))
-
-
 class _Absent:
     """Stands for a name without a value."""
 
@@ -553,10 +489,6 @@ class Watched(Expansion):
     def for_list(self, loop: tree.ForList, env: Env) -> Value:
         """As in every expansion; each round is run, and seen."""
         return self.rounds(loop, env)
-
-    def _is_left_alone(self, module: tree.ModuleDef, call: tree.CallExpr, subject: list[Value], env: Env) -> bool:
-        """Each rule is attempted, and seen."""
-        return False
 
     def attempt(self, act: Callable[[], None], passing: Sequence[Refusal[...]]) -> ScheduleRefusal | None:
         """As in every expansion; what is undone is not kept, either."""
