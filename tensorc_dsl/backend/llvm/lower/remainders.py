@@ -373,7 +373,7 @@ class _Filler:
         """The statement where the columns before `first` are there, and of the others less than a vector."""
         if isinstance(s, Store):
             return (s,)
-        if isinstance(s, Loop) and s.var in conds:
+        if isinstance(s, Loop) and s.kind is LoopKind.VECTORIZED and s.var in conds:
             whole = replace(s, end=index(first), body=decided(s.body, conds[s.var]))
             last = replace(s, begin=index(first), end=index(first + VECTOR))
             return (whole,) * (first > 0) + (last,) * (first < self.columns.width)
